@@ -1,0 +1,257 @@
+#include "inode.h"
+
+#include "view/tree.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+
+enum { NAME_LIMIT = 255 }; /* newer kernels pass longer ones through */
+
+bool bpk_node_is_folder(const struct bpk_node *node) {
+    return node->kind <= BPK_NODE_CONTROL;
+}
+
+bool bpk_node_is_link(const struct bpk_node *node) {
+    return node->kind >= BPK_NODE_LINK;
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+/* Bits 0-31: index, 32-39: segments, 40 and up: kind. A folder or file that there is only one of
+ * has its kind as number, as the root must. */
+enum { SEGMENTS_SHIFT = 32, KIND_SHIFT = 40 };
+
+static bool is_indexed(const struct bpk_node *node) {
+    switch (node->kind) {
+    case BPK_NODE_TENSOR:
+    case BPK_NODE_SIDECAR:
+    case BPK_NODE_KEY:
+    case BPK_NODE_LINK:
+    case BPK_NODE_SIDECAR_LINK:
+        return true;
+    case BPK_NODE_TREE:
+        return node->segments > 0;
+    default:
+        return false;
+    }
+}
+
+uint64_t bpk_node_number(const struct bpk_node *node) {
+    if (!is_indexed(node))
+        return (uint64_t)node->kind;
+    return (uint64_t)node->kind << KIND_SHIFT | (uint64_t)node->segments << SEGMENTS_SHIFT |
+           node->index;
+}
+
+int bpk_node_from_number(const struct bpk_mount *mount, uint64_t number,
+                         struct bpk_node *ret_node) {
+    struct bpk_node node = {.kind = (enum bpk_node_kind)number};
+    if (number >> KIND_SHIFT != 0) {
+        node.kind = (enum bpk_node_kind)(number >> KIND_SHIFT);
+        node.segments = (unsigned)(number >> SEGMENTS_SHIFT & 0xff);
+        node.index = (uint32_t)number;
+    }
+    uint32_t limit = node.kind == BPK_NODE_KEY ? mount->info.metadata_entries : mount->info.tensors;
+    bool known = node.kind >= BPK_NODE_ROOT && node.kind <= BPK_NODE_SIDECAR_LINK;
+    if (!known || bpk_node_number(&node) != number || (is_indexed(&node) && node.index >= limit))
+        return -ESTALE;
+    *ret_node = node;
+    return 0;
+}
+
+/* ---- folders with fixed content -------------------------------------------------------------- */
+
+struct fixed_entry {
+    const char *name;
+    enum bpk_node_kind kind;
+    bool listed;
+};
+
+static const struct fixed_entry root_entries[] = {
+    {"tensors", BPK_NODE_TENSORS, true},           {"tree", BPK_NODE_TREE, true},
+    {"metadata", BPK_NODE_METADATA, true},         {"metadata.json", BPK_NODE_METADATA_JSON, true},
+    {"scalars.json", BPK_NODE_SCALARS_JSON, true}, {"index.tsv", BPK_NODE_INDEX_TSV, true},
+    {".bpkfs", BPK_NODE_CONTROL, false},           {NULL, 0, false},
+};
+
+static const struct fixed_entry control_entries[] = {
+    {"status.json", BPK_NODE_STATUS_JSON, true},
+    {NULL, 0, false},
+};
+
+static const struct fixed_entry *fixed_entries(const struct bpk_node *folder) {
+    return folder->kind == BPK_NODE_ROOT ? root_entries : control_entries;
+}
+
+static int lookup_fixed(const struct fixed_entry *entry, const char *name,
+                        struct bpk_node *ret_node) {
+    for (; entry->name; entry++) {
+        if (strcmp(entry->name, name) == 0) {
+            *ret_node = (struct bpk_node){.kind = entry->kind};
+            return 0;
+        }
+    }
+    return -ENOENT;
+}
+
+static bool next_fixed(const struct fixed_entry *entries, uint64_t *cursor,
+                       char ret_name[BPK_FILE_NAME_BUF], struct bpk_node *ret_node) {
+    while (entries[*cursor].name) {
+        const struct fixed_entry *entry = &entries[(*cursor)++];
+        if (!entry->listed)
+            continue;
+        strcpy(ret_name, entry->name);
+        *ret_node = (struct bpk_node){.kind = entry->kind};
+        return true;
+    }
+    return false;
+}
+
+/* ---- tensors/ and metadata/ ------------------------------------------------------------------ */
+
+static int lookup_tensor(const struct bpk_mount *mount, struct bpk_str name,
+                         struct bpk_node *ret_node) {
+    struct bpk_node node = {.kind = BPK_NODE_TENSOR};
+    /* No tensor's own file name ends in ".json": that dot would be encoded. */
+    if (name.len > 5 && memcmp(name.bytes + name.len - 5, ".json", 5) == 0) {
+        node.kind = BPK_NODE_SIDECAR;
+        name.len -= 5;
+    }
+    int r = bpk_names_find(mount->tensor_names, name, &node.index);
+    if (r == 0)
+        *ret_node = node;
+    return r;
+}
+
+static bool next_tensor(const struct bpk_mount *mount, uint64_t *cursor,
+                        char ret_name[BPK_FILE_NAME_BUF], struct bpk_node *ret_node) {
+    if (*cursor / 2 >= mount->info.tensors)
+        return false;
+    bool is_sidecar = *cursor % 2 == 1;
+    *ret_node = (struct bpk_node){
+        .kind = is_sidecar ? BPK_NODE_SIDECAR : BPK_NODE_TENSOR,
+        .index = (uint32_t)(*cursor / 2),
+    };
+    size_t len = bpk_names_file(mount->tensor_names, ret_node->index, ret_name);
+    if (is_sidecar)
+        strcpy(ret_name + len, ".json");
+    (*cursor)++;
+    return true;
+}
+
+static int lookup_key(const struct bpk_mount *mount, struct bpk_str name,
+                      struct bpk_node *ret_node) {
+    struct bpk_node node = {.kind = BPK_NODE_KEY};
+    int r = bpk_names_find(mount->key_names, name, &node.index);
+    if (r == 0)
+        *ret_node = node;
+    return r;
+}
+
+static bool next_key(const struct bpk_mount *mount, uint64_t *cursor,
+                     char ret_name[BPK_FILE_NAME_BUF], struct bpk_node *ret_node) {
+    if (*cursor >= mount->info.metadata_entries)
+        return false;
+    *ret_node = (struct bpk_node){.kind = BPK_NODE_KEY, .index = (uint32_t)(*cursor)++};
+    bpk_names_file(mount->key_names, ret_node->index, ret_name);
+    return true;
+}
+
+/* ---- tree/ ----------------------------------------------------------------------------------- */
+
+static struct bpk_node from_tree(const struct bpk_tree_node *place) {
+    static const enum bpk_node_kind kinds[] = {
+        [BPK_TREE_FOLDER] = BPK_NODE_TREE,
+        [BPK_TREE_TENSOR] = BPK_NODE_LINK,
+        [BPK_TREE_SIDECAR] = BPK_NODE_SIDECAR_LINK,
+    };
+    return (struct bpk_node){kinds[place->kind], place->segments, place->tensor};
+}
+
+static struct bpk_tree_node to_tree(const struct bpk_node *folder) {
+    return (struct bpk_tree_node){BPK_TREE_FOLDER, folder->index, folder->segments};
+}
+
+static int lookup_tree(const struct bpk_mount *mount, const struct bpk_node *folder,
+                       struct bpk_str name, struct bpk_node *ret_node) {
+    struct bpk_tree_node inner;
+    struct bpk_tree_node place = to_tree(folder);
+    int r = bpk_tree_find(mount->pack, &place, name, &inner);
+    if (r == 0)
+        *ret_node = from_tree(&inner);
+    return r;
+}
+
+static bool next_in_tree(const struct bpk_mount *mount, const struct bpk_node *folder,
+                         uint64_t *cursor, char ret_name[BPK_FILE_NAME_BUF],
+                         struct bpk_node *ret_node) {
+    struct bpk_tree_node inner;
+    struct bpk_tree_node place = to_tree(folder);
+    if (!bpk_tree_next(mount->pack, &place, cursor, ret_name, &inner))
+        return false;
+    *ret_node = from_tree(&inner);
+    return true;
+}
+
+/* ---- any folder ------------------------------------------------------------------------------ */
+
+int bpk_node_lookup(const struct bpk_mount *mount, const struct bpk_node *folder, const char *name,
+                    struct bpk_node *ret_node) {
+    struct bpk_str text = {name, strlen(name)};
+    if (text.len > NAME_LIMIT)
+        return -ENAMETOOLONG;
+    switch (folder->kind) {
+    case BPK_NODE_ROOT:
+    case BPK_NODE_CONTROL:
+        return lookup_fixed(fixed_entries(folder), name, ret_node);
+    case BPK_NODE_TENSORS:
+        return lookup_tensor(mount, text, ret_node);
+    case BPK_NODE_TREE:
+        return lookup_tree(mount, folder, text, ret_node);
+    case BPK_NODE_METADATA:
+        return lookup_key(mount, text, ret_node);
+    default:
+        return -ENOTDIR;
+    }
+}
+
+static struct bpk_node parent_of(const struct bpk_mount *mount, const struct bpk_node *folder) {
+    if (folder->kind != BPK_NODE_TREE || folder->segments == 0)
+        return (struct bpk_node){.kind = BPK_NODE_ROOT};
+    struct bpk_tree_node place = to_tree(folder);
+    struct bpk_tree_node parent = bpk_tree_parent(mount->pack, &place);
+    return from_tree(&parent);
+}
+
+bool bpk_node_next(const struct bpk_mount *mount, const struct bpk_node *folder, uint64_t *cursor,
+                   char ret_name[BPK_FILE_NAME_BUF], struct bpk_node *ret_node) {
+    enum { DOTS = 2 };
+    if (*cursor < DOTS) {
+        strcpy(ret_name, *cursor == 0 ? "." : "..");
+        *ret_node = *cursor == 0 ? *folder : parent_of(mount, folder);
+        (*cursor)++;
+        return true;
+    }
+    uint64_t at = *cursor - DOTS;
+    bool found;
+    switch (folder->kind) {
+    case BPK_NODE_ROOT:
+    case BPK_NODE_CONTROL:
+        found = next_fixed(fixed_entries(folder), &at, ret_name, ret_node);
+        break;
+    case BPK_NODE_TENSORS:
+        found = next_tensor(mount, &at, ret_name, ret_node);
+        break;
+    case BPK_NODE_TREE:
+        found = next_in_tree(mount, folder, &at, ret_name, ret_node);
+        break;
+    case BPK_NODE_METADATA:
+        found = next_key(mount, &at, ret_name, ret_node);
+        break;
+    default:
+        return false;
+    }
+    *cursor = at + DOTS;
+    return found;
+}

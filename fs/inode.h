@@ -1,0 +1,56 @@
+/* What there is in the mount: names, inode numbers, the order of listings.
+ *
+ * Identities. A file is known by what it is (kind) and of what (index of a tensor or metadata key;
+ * for a folder of tree/ also how many segments its prefix has). The inode number is these packed
+ * into 64 bits, so that no table is kept, no number can dangle, and forget has nothing to free: a
+ * mount of 100,000 tensors costs no more than one of ten. Numbers are the same in every mount of
+ * the same pack.
+ */
+#ifndef BPKFS_INODE_H
+#define BPKFS_INODE_H
+
+#include "mount.h"
+
+enum bpk_node_kind {
+    BPK_NODE_ROOT = 1, /* FUSE_ROOT_ID */
+    BPK_NODE_TENSORS,
+    BPK_NODE_TREE, /* segments: 0 for tree/ itself; index: first tensor in the folder */
+    BPK_NODE_METADATA,
+    BPK_NODE_CONTROL, /* .bpkfs/ */
+    /* files from here on */
+    BPK_NODE_TENSOR,  /* index: tensor */
+    BPK_NODE_SIDECAR, /* index: tensor */
+    BPK_NODE_KEY,     /* index: metadata entry */
+    BPK_NODE_METADATA_JSON,
+    BPK_NODE_SCALARS_JSON,
+    BPK_NODE_INDEX_TSV,
+    BPK_NODE_STATUS_JSON,
+    /* symbolic links in tree/; segments: of the folder that they are in */
+    BPK_NODE_LINK,
+    BPK_NODE_SIDECAR_LINK,
+};
+
+struct bpk_node {
+    enum bpk_node_kind kind;
+    unsigned segments;
+    uint32_t index;
+};
+
+bool bpk_node_is_folder(const struct bpk_node *node);
+bool bpk_node_is_link(const struct bpk_node *node);
+
+uint64_t bpk_node_number(const struct bpk_node *node);
+
+/* -ESTALE for a number that names nothing in this mount. */
+int bpk_node_from_number(const struct bpk_mount *mount, uint64_t number, struct bpk_node *ret_node);
+
+/* `name` in `folder`: 0, -ENOENT, -ENAMETOOLONG. */
+int bpk_node_lookup(const struct bpk_mount *mount, const struct bpk_node *folder, const char *name,
+                    struct bpk_node *ret_node);
+
+/* The next entry of a folder, "." and ".." included. *cursor is 0 at first; the same cursor always
+ * gives the same entry. False at the end. */
+bool bpk_node_next(const struct bpk_mount *mount, const struct bpk_node *folder, uint64_t *cursor,
+                   char ret_name[BPK_FILE_NAME_BUF], struct bpk_node *ret_node);
+
+#endif

@@ -1,0 +1,25 @@
+#include "log.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <syslog.h>
+
+static bool use_syslog; /* set once, before any thread starts */
+
+void bpk_log_to_syslog(void) {
+    openlog("bpkfs", LOG_PID, LOG_DAEMON);
+    use_syslog = true;
+}
+
+void bpk_log(const char *format, ...) {
+    char message[1024];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(message, sizeof(message), format, args);
+    va_end(args);
+    if (use_syslog)
+        syslog(LOG_WARNING, "%s", message);
+    else
+        (void)fprintf(stderr, "bpkfs: %s\n", message);
+}

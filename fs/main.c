@@ -1,0 +1,123 @@
+/* bpkfs: mounts a pack. The order matters: the pack is known to be good before anything is
+ * mounted, and mounted before the daemon goes to the background. */
+#include "log.h"
+#include "mountpoint.h"
+#include "ops.h"
+#include "signals.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { EXIT_REFUSED = 1 };
+
+/* A daemon started without some of its standard streams must not have a file of its own there. */
+static void keep_standard_fds(void) {
+    int fd;
+    do {
+        fd = open("/dev/null", O_RDWR);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
+/* "-o NAME=VALUE" with the commas and backslashes of VALUE escaped. */
+static int add_option(struct fuse_args *args, const char *name, const char *value) {
+    char *text = NULL;
+    char *escaped = NULL;
+    int r = -1;
+    if (asprintf(&text, "%s=%s", name, value) < 0)
+        return -1;
+    if (fuse_opt_add_opt_escaped(&escaped, text) == 0 && fuse_opt_add_arg(args, "-o") == 0)
+        r = fuse_opt_add_arg(args, escaped);
+    free(text);
+    free(escaped);
+    return r;
+}
+
+static int add_options(struct fuse_args *args, const struct bpk_options *options,
+                       const char *pack_path) {
+    int r = add_option(args, "fsname", pack_path);
+    if (r == 0)
+        r = fuse_opt_add_arg(args, "-osubtype=bpkfs,ro");
+    if (r == 0 && options->allow_other)
+        r = fuse_opt_add_arg(args, "-oallow_other");
+    if (r == 0 && (options->allow_other || options->default_permissions))
+        r = fuse_opt_add_arg(args, "-odefault_permissions");
+    if (r == 0 && options->debug)
+        r = fuse_opt_add_arg(args, "-d");
+    return r;
+}
+
+static int serve(struct fuse_session *session, const struct bpk_options *options,
+                 struct bpk_mountpoint *point) {
+    bool foreground = options->foreground || options->debug;
+    if (fuse_daemonize(foreground) < 0) {
+        bpk_log("cannot go to the background: %s", strerror(errno));
+        return EXIT_REFUSED;
+    }
+    if (!foreground)
+        bpk_log_to_syslog();
+    int r = bpk_signals_start(point, options->grace);
+    if (r < 0) {
+        bpk_log("cannot start a thread: %s", strerror(-r));
+        return EXIT_REFUSED;
+    }
+    if (options->single_thread) {
+        r = fuse_session_loop(session);
+    } else {
+        struct fuse_loop_config config = {.clone_fd = 0, .max_idle_threads = 10};
+        r = fuse_session_loop_mt(session, &config);
+    }
+    if (r < 0)
+        bpk_log("the connection to the kernel failed: %s", strerror(-r));
+    return r < 0 ? EXIT_REFUSED : 0;
+}
+
+static int mount_and_serve(struct fuse_args *args, const struct bpk_options *options,
+                           struct bpk_mount *mount) {
+    struct bpk_mountpoint point;
+    if (add_options(args, options, mount->pack_path) < 0) {
+        bpk_log("out of memory");
+        return EXIT_REFUSED;
+    }
+    bpk_signals_block();
+    struct fuse_session *session = fuse_session_new(args, &bpk_ops, sizeof(bpk_ops), mount);
+    if (!session)
+        return EXIT_REFUSED; /* libfuse has said why */
+    int status = EXIT_REFUSED;
+    if (bpk_mountpoint_prepare(options->mountpoint, options->pack, &point) == 0) {
+        if (fuse_session_mount(session, point.path) == 0) {
+            status = serve(session, options, &point);
+            fuse_session_unmount(session);
+        }
+        bpk_mountpoint_finish(&point);
+    }
+    fuse_session_destroy(session);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    struct fuse_args args = FUSE_ARGS_INIT(argc, argv);
+    struct bpk_options options;
+    struct bpk_mount mount;
+    keep_standard_fds();
+    int status = bpk_options_parse(&args, &options);
+    if (status == 0 && options.show_help) {
+        bpk_options_help();
+    } else if (status == 0 && options.show_version) {
+        printf("bpkfs %s (libfuse %s)\n", BPK_VERSION_TEXT, fuse_pkgversion());
+    } else if (status == 0) {
+        status = EXIT_REFUSED;
+        if (bpk_mount_open(&options, &mount) == 0) {
+            status = mount_and_serve(&args, &options, &mount);
+            bpk_mount_close(&mount);
+        }
+    }
+    bpk_options_clear(&options);
+    fuse_opt_free_args(&args);
+    return status;
+}

@@ -1,0 +1,77 @@
+#include "mount.h"
+
+#include "log.h"
+#include "pack/text.h"
+#include "pack/util.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+/* "FILE: at byte N: what is wrong" */
+static void tell(const char *path, const struct bpk_diag *diag) {
+    char shown[PATH_MAX];
+    char name[PATH_MAX];
+    (void)snprintf(name, sizeof(name), "%s", path);
+    bpk_text_make_utf8(name);
+    bpk_text_escape(name, strlen(name), shown, sizeof(shown));
+    if (diag->offset == BPK_NO_OFFSET)
+        bpk_log("%s: %s", shown, diag->sentence);
+    else
+        bpk_log("%s: at byte %" PRIu64 ": %s", shown, diag->offset, diag->sentence);
+}
+
+static void set_attributes(struct bpk_mount *mount, const struct bpk_options *options) {
+    const struct stat *pack = bpk_pack_stat(mount->pack);
+    mount->uid = options->has_uid ? options->owner : pack->st_uid;
+    mount->gid = options->has_gid ? options->group : pack->st_gid;
+    mode_t bits = pack->st_mode & 0777 & ~options->mask;
+    mount->file_mode = bits & 0666;
+    mount->folder_mode = mount->file_mode | (mount->file_mode & 0444) >> 2;
+}
+
+static int derive(struct bpk_mount *mount, const struct bpk_options *options) {
+    mount->pack_path = realpath(options->pack, NULL);
+    if (!mount->pack_path)
+        return -errno;
+    bpk_text_make_utf8(mount->pack_path);
+    int r = bpk_names_new(mount->pack, BPK_NAMES_TENSORS, &mount->tensor_names);
+    if (r == 0)
+        r = bpk_names_new(mount->pack, BPK_NAMES_METADATA, &mount->key_names);
+    if (r < 0)
+        return r;
+    bpk_pack_get_info(mount->pack, &mount->info);
+    set_attributes(mount, options);
+    mount->xattr = options->xattr;
+    return pthread_mutex_init(&mount->status_lock, NULL) == 0 ? 0 : -ENOMEM;
+}
+
+int bpk_mount_open(const struct bpk_options *options, struct bpk_mount *ret_mount) {
+    struct bpk_diag diag;
+    *ret_mount = (struct bpk_mount){0};
+    int r = bpk_pack_open(options->pack, &options->open, &ret_mount->pack, &diag);
+    if (r < 0) {
+        tell(options->pack, &diag);
+        return r;
+    }
+    r = derive(ret_mount, options);
+    if (r < 0) {
+        diag = (struct bpk_diag){.offset = BPK_NO_OFFSET};
+        (void)snprintf(diag.sentence, sizeof(diag.sentence), "cannot prepare the mount: %s",
+                       strerror(-r));
+        tell(options->pack, &diag);
+        bpk_mount_close(ret_mount);
+    }
+    return r;
+}
+
+void bpk_mount_close(struct bpk_mount *mount) {
+    bpk_names_free(mount->tensor_names);
+    bpk_names_free(mount->key_names);
+    bpk_pack_unref(mount->pack);
+    bpk_outbuf_clear(&mount->status);
+    free(mount->pack_path);
+    *mount = (struct bpk_mount){0};
+}

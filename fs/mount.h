@@ -1,0 +1,43 @@
+/* One mounted pack: what every file of fs works on. Immutable after bpk_mount_open but for the
+ * members that say otherwise. */
+#ifndef BPKFS_MOUNT_H
+#define BPKFS_MOUNT_H
+
+#include "options.h"
+#include "view/names.h"
+#include "view/outbuf.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct bpk_mount {
+    struct bpk_pack *pack;
+    struct bpk_pack_info info;
+    struct bpk_names *tensor_names;
+    struct bpk_names *key_names;
+    char *pack_path; /* absolute, made UTF-8: for showing */
+    bool xattr;
+
+    /* attributes that all files share */
+    uid_t uid;
+    gid_t gid;
+    mode_t file_mode; /* permission bits */
+    mode_t folder_mode;
+
+    /* sizes of the texts that take time to compose; 0: not known yet */
+    atomic_uint_least64_t metadata_size;
+    atomic_uint_least64_t scalars_size;
+    atomic_uint_least64_t index_size;
+
+    atomic_bool told_of_change; /* that the pack was changed underneath: said once */
+
+    pthread_mutex_t status_lock; /* guards `status` */
+    struct bpk_outbuf status;    /* status.json, composed when first asked for */
+};
+
+/* Opens the pack and everything that is derived from it. A message is printed on failure.
+ * 0 or a negative errno. */
+int bpk_mount_open(const struct bpk_options *options, struct bpk_mount *ret_mount);
+void bpk_mount_close(struct bpk_mount *mount);
+
+#endif

@@ -1,0 +1,210 @@
+#include "nodes.h"
+
+#include "log.h"
+#include "status.h"
+#include "view/index.h"
+#include "view/json.h"
+#include "view/maps.h"
+#include "view/sidecar.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+bool bpk_node_is_text(const struct bpk_node *node) {
+    return !bpk_node_is_folder(node) && !bpk_node_is_link(node) && node->kind != BPK_NODE_TENSOR;
+}
+
+static int compose(struct bpk_mount *mount, const struct bpk_node *node, struct bpk_outbuf *out) {
+    switch (node->kind) {
+    case BPK_NODE_SIDECAR:
+        bpk_sidecar_file(out, mount->pack, node->index);
+        break;
+    case BPK_NODE_KEY:
+        bpk_metadata_value_file(out, mount->pack, node->index);
+        break;
+    case BPK_NODE_METADATA_JSON:
+        bpk_metadata_file(out, mount->pack);
+        break;
+    case BPK_NODE_SCALARS_JSON:
+        bpk_scalars_file(out, mount->pack);
+        break;
+    case BPK_NODE_INDEX_TSV:
+        bpk_index_file(out, mount->pack, mount->tensor_names);
+        break;
+    case BPK_NODE_STATUS_JSON:
+        return bpk_status_file(mount, out);
+    default:
+        return -EINVAL;
+    }
+    return out->failed ? -ENOMEM : 0;
+}
+
+int bpk_node_text(struct bpk_mount *mount, const struct bpk_node *node,
+                  struct bpk_outbuf *ret_text) {
+    struct bpk_outbuf out = {0};
+    int r = compose(mount, node, &out);
+    if (r < 0) {
+        bpk_outbuf_clear(&out);
+        return r;
+    }
+    *ret_text = out;
+    return 0;
+}
+
+/* ---- sizes ----------------------------------------------------------------------------------- */
+
+/* Where the size of a text is kept that takes long to compose, or NULL. */
+static atomic_uint_least64_t *kept_size(struct bpk_mount *mount, const struct bpk_node *node) {
+    switch (node->kind) {
+    case BPK_NODE_METADATA_JSON:
+        return &mount->metadata_size;
+    case BPK_NODE_SCALARS_JSON:
+        return &mount->scalars_size;
+    case BPK_NODE_INDEX_TSV:
+        return &mount->index_size;
+    default:
+        return NULL;
+    }
+}
+
+static int text_size(struct bpk_mount *mount, const struct bpk_node *node, uint64_t *ret_size) {
+    atomic_uint_least64_t *kept = kept_size(mount, node);
+    uint64_t size = kept ? atomic_load_explicit(kept, memory_order_relaxed) : 0;
+    if (size == 0) {
+        struct bpk_outbuf out = {.counting = true};
+        int r = compose(mount, node, &out);
+        if (r < 0)
+            return r;
+        size = out.len;
+        if (kept)
+            atomic_store_explicit(kept, size, memory_order_relaxed);
+    }
+    *ret_size = size;
+    return 0;
+}
+
+static int node_size(struct bpk_mount *mount, const struct bpk_node *node, uint64_t *ret_size) {
+    if (node->kind == BPK_NODE_TENSOR) {
+        struct bpk_tensor tensor;
+        bpk_pack_tensor(mount->pack, node->index, &tensor);
+        *ret_size = tensor.end - tensor.start;
+        return 0;
+    }
+    if (bpk_node_is_link(node)) {
+        struct bpk_outbuf target = {.counting = true};
+        int r = bpk_node_target(mount, node, &target);
+        *ret_size = target.len;
+        return r;
+    }
+    if (bpk_node_is_text(node))
+        return text_size(mount, node, ret_size);
+    *ret_size = 0;
+    return 0;
+}
+
+int bpk_node_stat(struct bpk_mount *mount, const struct bpk_node *node, struct stat *ret_stat) {
+    uint64_t size;
+    int r = node_size(mount, node, &size);
+    if (r < 0)
+        return r;
+    const struct stat *pack = bpk_pack_stat(mount->pack);
+    mode_t mode = S_IFREG | mount->file_mode;
+    if (bpk_node_is_folder(node))
+        mode = S_IFDIR | mount->folder_mode;
+    else if (bpk_node_is_link(node))
+        mode = S_IFLNK | 0777;
+    *ret_stat = (struct stat){
+        .st_ino = bpk_node_number(node),
+        .st_mode = mode,
+        .st_nlink = 1,
+        .st_uid = mount->uid,
+        .st_gid = mount->gid,
+        .st_size = (off_t)size,
+        .st_blocks = (blkcnt_t)((size + 511) / 512),
+        .st_atim = pack->st_mtim,
+        .st_mtim = pack->st_mtim,
+        .st_ctim = pack->st_mtim,
+    };
+    return 0;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+int bpk_node_read(struct bpk_mount *mount, const struct bpk_node *node, uint64_t offset,
+                  void *buffer, size_t size, size_t *ret_read) {
+    int r = bpk_pack_read(mount->pack, node->index, offset, buffer, size, ret_read);
+    if (r == -EIO && bpk_pack_is_changed(mount->pack) &&
+        !atomic_exchange(&mount->told_of_change, true))
+        bpk_log("the pack was changed while it is mounted: tensors can no longer be read; "
+                "unmount and mount it again");
+    return r;
+}
+
+int bpk_node_target(const struct bpk_mount *mount, const struct bpk_node *node,
+                    struct bpk_outbuf *ret_target) {
+    char file[BPK_FILE_NAME_BUF];
+    size_t len = bpk_names_file(mount->tensor_names, node->index, file);
+    for (unsigned i = 0; i < node->segments + 1; i++)
+        bpk_out_str(ret_target, "../");
+    bpk_out_str(ret_target, "tensors/");
+    bpk_out(ret_target, file, len);
+    if (node->kind == BPK_NODE_SIDECAR_LINK)
+        bpk_out_str(ret_target, ".json");
+    return ret_target->failed ? -ENOMEM : 0;
+}
+
+/* ---- extended attributes --------------------------------------------------------------------- */
+
+static void xattr_dtype(const struct bpk_mount *mount, uint32_t index, struct bpk_outbuf *out) {
+    struct bpk_dtype dtype;
+    bpk_pack_tensor_dtype(mount->pack, index, &dtype);
+    bpk_json_dtype(out, &dtype);
+}
+
+static void xattr_shape(const struct bpk_mount *mount, uint32_t index, struct bpk_outbuf *out) {
+    bpk_json_shape(out, bpk_pack_tensor_shape(mount->pack, index));
+}
+
+static void xattr_param_id(const struct bpk_mount *mount, uint32_t index, struct bpk_outbuf *out) {
+    struct bpk_tensor tensor;
+    bpk_pack_tensor(mount->pack, index, &tensor);
+    if (tensor.has_param_id)
+        bpk_out_u64(out, tensor.param_id);
+}
+
+static const struct {
+    const char *name;
+    /* Writes the value; nothing where the tensor has none. */
+    void (*write)(const struct bpk_mount *mount, uint32_t index, struct bpk_outbuf *out);
+} xattrs[] = {
+    {"user.bpk.dtype", xattr_dtype},
+    {"user.bpk.shape", xattr_shape},
+    {"user.bpk.param_id", xattr_param_id},
+};
+enum { XATTRS = sizeof(xattrs) / sizeof(xattrs[0]) };
+
+int bpk_node_xattr(const struct bpk_mount *mount, const struct bpk_node *node, const char *name,
+                   struct bpk_outbuf *ret_value) {
+    for (size_t i = 0; i < XATTRS && node->kind == BPK_NODE_TENSOR; i++) {
+        if (strcmp(name, xattrs[i].name) != 0)
+            continue;
+        xattrs[i].write(mount, node->index, ret_value);
+        if (ret_value->failed)
+            return -ENOMEM;
+        return ret_value->len > 0 ? 0 : -ENODATA;
+    }
+    return -ENOTSUP;
+}
+
+int bpk_node_xattr_names(const struct bpk_mount *mount, const struct bpk_node *node,
+                         struct bpk_outbuf *ret_names) {
+    for (size_t i = 0; i < XATTRS && node->kind == BPK_NODE_TENSOR; i++) {
+        struct bpk_outbuf value = {.counting = true};
+        xattrs[i].write(mount, node->index, &value);
+        if (value.len > 0)
+            bpk_out(ret_names, xattrs[i].name, strlen(xattrs[i].name) + 1);
+    }
+    return ret_names->failed ? -ENOMEM : 0;
+}

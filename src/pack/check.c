@@ -1,0 +1,222 @@
+/* What is odd about a pack that opens: faults, and notes that are none. */
+#include "bpk.h"
+
+#include "pack/dtype.h"
+#include "pack/io.h"
+#include "pack/pack_internal.h"
+#include "pack/text.h"
+#include "pack/util.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SENTENCE = 400, SHOWN_NAME = 100, SHOWN_SHAPE = 100 };
+
+/* "[64, 1, 3, 3]", cut where it is long. */
+static void show_shape(const struct bpk_pack *pack, uint32_t index, char *out, size_t size) {
+    struct bpk_shape shape = bpk_pack_tensor_shape(pack, index);
+    size_t used = 0;
+    uint64_t dim;
+    const char *separator = "[";
+    if (shape.left == 0)
+        used += (size_t)snprintf(out, size, "[");
+    while (bpk_shape_next(&shape, &dim)) {
+        if (used + 32 > size) {
+            used += (size_t)snprintf(out + used, size - used, ", …");
+            break;
+        }
+        used += (size_t)snprintf(out + used, size - used, "%s%" PRIu64, separator, dim);
+        separator = ", ";
+    }
+    snprintf(out + used, size - used, "]");
+}
+
+static const char *dtype_label(const struct bpk_pack *pack, uint32_t index) {
+    struct bpk_dtype dtype;
+    bpk_pack_tensor_dtype(pack, index, &dtype);
+    return dtype.kind == BPK_BOOL && dtype.bool_store == BPK_BOOL_U32 ? "Bool (U32)"
+                                                                      : bpk_kind_name(dtype.kind);
+}
+
+/* Whether shape and dtype ask for another length than the range has. */
+static bool length_fault(const struct bpk_pack *pack, uint32_t index, char *out, size_t size) {
+    const struct bpk_meta_tensor *t = &pack->meta.tensors[index];
+    if (t->kind == BPK_QFLOAT)
+        return false; /* its range is authoritative */
+    struct bpk_dtype dtype;
+    bpk_pack_tensor_dtype(pack, index, &dtype);
+    uint64_t needed;
+    bool overflow = t->elements_overflow || !bpk_dtype_length(&dtype, t->elements, &needed);
+    uint64_t length = t->end - t->start;
+    if (!overflow && needed == length)
+        return false;
+    char shape[SHOWN_SHAPE];
+    show_shape(pack, index, shape, sizeof(shape));
+    if (overflow)
+        snprintf(out, size, "has %" PRIu64 " bytes, but the size of shape %s overflows", length,
+                 shape);
+    else
+        snprintf(out, size, "has %" PRIu64 " bytes, but shape %s of %s needs %" PRIu64, length,
+                 shape, dtype_label(pack, index), needed);
+    return true;
+}
+
+/* Adds a fault to the sentence, after "; " if it is not the first. */
+__attribute__((format(printf, 4, 5))) static void add_fault(char *buffer, size_t size, size_t *used,
+                                                            const char *format, ...) {
+    if (*used + 3 > size)
+        return;
+    if (*used > 0)
+        *used += (size_t)snprintf(buffer + *used, size - *used, "; ");
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(buffer + *used, size - *used, format, args);
+    va_end(args);
+    *used = n < 0 || (size_t)n >= size - *used ? size - 1 : *used + (size_t)n;
+}
+
+bool bpk_pack_tensor_problem(const struct bpk_pack *pack, uint32_t index, char *buffer,
+                             size_t size) {
+    const struct bpk_meta_tensor *t = &pack->meta.tensors[index];
+    char fault[SENTENCE];
+    size_t used = 0;
+    if (length_fault(pack, index, fault, sizeof(fault)))
+        add_fault(buffer, size, &used, "%s", fault);
+    if (t->flags & BPK_TENSOR_OVERLAPS) {
+        char shown[SHOWN_NAME];
+        struct bpk_str other = bpk_pack_tensor_name(pack, t->partner);
+        bpk_text_escape(other.bytes, other.len, shown, sizeof(shown));
+        add_fault(buffer, size, &used, "its bytes overlap those of '%s'", shown);
+    }
+    if (pack->layout == BPK_LAYOUT_ALIGNED && t->start % BPK_ALIGNMENT != 0)
+        add_fault(buffer, size, &used, "starts at %" PRIu64 ", which is no multiple of %d",
+                  t->start, BPK_ALIGNMENT);
+    return used > 0;
+}
+
+/* ---- the pack as a whole --------------------------------------------------------------------- */
+
+/* Who reports, and to whom: one sentence at a time. */
+struct reporter {
+    bpk_problem_fn *report;
+    void *context;
+};
+
+__attribute__((format(printf, 3, 4))) static void tell(const struct reporter *reporter,
+                                                       uint32_t tensor, const char *format, ...) {
+    char sentence[SENTENCE];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(sentence, sizeof(sentence), format, args);
+    va_end(args);
+    reporter->report(reporter->context, tensor, sentence);
+}
+
+static void check_counts(const struct bpk_pack *pack, const struct reporter *to) {
+    const struct bpk_meta *meta = &pack->meta;
+    const struct {
+        size_t count;
+        const char *what;
+    } duplicates[] = {
+        {meta->tensor_duplicates, "tensor names"},
+        {meta->entry_duplicates, "metadata keys"},
+        {meta->scalar_duplicates, "scalar names"},
+    };
+    if (pack->header.version != BPK_VERSION)
+        tell(to, BPK_NO_TENSOR, "the header says version %u instead of %d", pack->header.version,
+             BPK_VERSION);
+    for (size_t i = 0; i < BPK_ARRAY_LEN(duplicates); i++)
+        if (duplicates[i].count > 0)
+            tell(to, BPK_NO_TENSOR, "duplicate %s: %zu are hidden by later ones",
+                 duplicates[i].what, duplicates[i].count);
+    if (pack->salvage_dropped > 0)
+        tell(to, BPK_NO_TENSOR,
+             "%u tensors are left out, because the file does not hold them whole",
+             pack->salvage_dropped);
+    if (!meta->tail_is_zero)
+        tell(to, BPK_NO_TENSOR,
+             "bytes that are not zero follow the metadata at byte %zu, inside metadata_size",
+             BPK_HEADER_SIZE + meta->block_size);
+}
+
+/* The first byte that is not zero between CBOR and data, or between tensors. One finding is enough:
+ * there may be millions. The v0.19 layout has no padding, only bytes that no name leads to. */
+static int check_padding(const struct bpk_pack *pack, const struct reporter *to) {
+    if (pack->layout == BPK_LAYOUT_LEGACY)
+        return 0;
+    uint64_t reached = BPK_HEADER_SIZE + (uint64_t)pack->header.metadata_size;
+    uint64_t offset = 0;
+    int found = 0;
+    for (size_t k = 0; k < pack->meta.tensor_count && found == 0; k++) {
+        const struct bpk_meta_tensor *t = &pack->meta.tensors[pack->data_order[k]];
+        uint64_t start = pack->data_start + t->start;
+        if (start > reached)
+            found = bpk_io_find_nonzero(pack->fd, reached, start, &offset);
+        if (pack->data_start + t->end > reached)
+            reached = pack->data_start + t->end;
+    }
+    if (found > 0)
+        tell(to, BPK_NO_TENSOR, "the padding is not zero at byte %" PRIu64, offset);
+    return found < 0 ? found : 0;
+}
+
+/* A file without tensor bytes may end anywhere up to its data section, where Burn pads it to. */
+static void check_end(const struct bpk_pack *pack, const struct reporter *to) {
+    uint64_t end = pack->data_start + pack->data_size;
+    uint64_t size = (uint64_t)pack->stat.st_size;
+    if (size > end)
+        tell(to, BPK_NO_TENSOR, "%" PRIu64 " bytes follow the last tensor", size - end);
+}
+
+int bpk_pack_check(const struct bpk_pack *pack, bpk_problem_fn *report, void *context) {
+    struct reporter to = {report, context};
+    check_counts(pack, &to);
+    for (size_t i = 0; i < pack->meta.tensor_count; i++) {
+        char sentence[SENTENCE];
+        if (bpk_pack_tensor_problem(pack, (uint32_t)i, sentence, sizeof(sentence)))
+            report(context, (uint32_t)i, sentence);
+    }
+    check_end(pack, &to);
+    return check_padding(pack, &to) < 0 ? -EIO : 0;
+}
+
+/* ---- notes ----------------------------------------------------------------------------------- */
+
+static void note_quantized(const struct bpk_pack *pack, uint32_t index, const struct reporter *to) {
+    const struct bpk_meta_tensor *t = &pack->meta.tensors[index];
+    struct bpk_dtype dtype;
+    bpk_pack_tensor_dtype(pack, index, &dtype);
+    uint64_t length = t->end - t->start;
+    if (dtype.scheme.form != BPK_SCHEME_SCALED)
+        return; /* older writers had other formulas, which the file does not name */
+    /* A rank past any real one would cost memory that the file has not paid for. */
+    enum { MAX_RANK = 64 };
+    uint64_t dims[MAX_RANK];
+    uint64_t needed;
+    struct bpk_shape shape = bpk_pack_tensor_shape(pack, index);
+    uint32_t rank = 0;
+    while (rank < MAX_RANK && bpk_shape_next(&shape, &dims[rank]))
+        rank++;
+    if (shape.left > 0 || !bpk_scheme_length(&dtype.scheme, dims, rank, &needed))
+        tell(to, index, "its quantization scheme does not fit its shape");
+    else if (needed != length)
+        tell(to, index,
+             "has %" PRIu64 " bytes, its shape and quantization scheme would give %" PRIu64, length,
+             needed);
+}
+
+void bpk_pack_notes(const struct bpk_pack *pack, bpk_problem_fn *report, void *context) {
+    struct reporter to = {report, context};
+    if (pack->layout == BPK_LAYOUT_LEGACY)
+        tell(&to, BPK_NO_TENSOR,
+             "the data follows the metadata without alignment, as Burn 0.19 wrote it");
+    size_t tail = pack->header.metadata_size - pack->meta.block_size;
+    if (tail > 0 && pack->meta.tail_is_zero)
+        tell(&to, BPK_NO_TENSOR, "%zu zero bytes follow the metadata, inside metadata_size", tail);
+    for (size_t i = 0; i < pack->meta.tensor_count; i++)
+        if (pack->meta.tensors[i].kind == BPK_QFLOAT)
+            note_quantized(pack, (uint32_t)i, &to);
+}

@@ -1,0 +1,26 @@
+/* What is known about dtypes: names, sizes, lengths of quantised tensors. One table a kind, pure.
+ * Their CBOR is in dtype_cbor. */
+#ifndef BPK_PACK_DTYPE_H
+#define BPK_PACK_DTYPE_H
+
+#include "bpk.h"
+
+/* The value whose name is `name`; false if there is none. */
+bool bpk_kind_from_name(struct bpk_str name, enum bpk_kind *ret_kind);
+bool bpk_bool_store_from_name(struct bpk_str name, enum bpk_bool_store *ret_store);
+bool bpk_quant_value_from_name(struct bpk_str name, enum bpk_quant_value *ret_value);
+bool bpk_scale_from_name(struct bpk_str name, enum bpk_scale *ret_scale);
+bool bpk_quant_mode_from_name(struct bpk_str name, enum bpk_quant_mode *ret_mode);
+
+bool bpk_str_is(struct bpk_str a, const char *b);
+
+/* Bytes that `elements` elements of a dtype other than QFloat take; false if that overflows. */
+bool bpk_dtype_length(const struct bpk_dtype *dtype, uint64_t elements, uint64_t *ret_bytes);
+
+/* Bytes that a QFloat tensor takes by the formula of Burn's quantization.rs (values, then scales).
+ * False where the scheme does not fit the shape (packed dimension or block beyond the rank, block
+ * of 0) or a product overflows. */
+bool bpk_scheme_length(const struct bpk_scheme *scheme, const uint64_t *dims, uint32_t rank,
+                       uint64_t *ret_bytes);
+
+#endif

@@ -1,0 +1,60 @@
+#include "view/sidecar.h"
+
+#include "view/json.h"
+
+/* A new line of the object, up to and with "KEY": . */
+static void out_field(struct bpk_outbuf *out, unsigned indent, bool first, const char *key) {
+    bpk_out_str(out, first ? "\n" : ",\n");
+    for (unsigned i = 0; i < indent + 2; i++)
+        bpk_out(out, " ", 1);
+    bpk_out(out, "\"", 1);
+    bpk_out_str(out, key);
+    bpk_out_str(out, "\": ");
+}
+
+void bpk_sidecar_object(struct bpk_outbuf *out, const struct bpk_pack *pack, uint32_t index,
+                        unsigned indent) {
+    struct bpk_pack_info info;
+    struct bpk_tensor tensor;
+    struct bpk_dtype dtype;
+    bpk_pack_get_info(pack, &info);
+    bpk_pack_tensor(pack, index, &tensor);
+    bpk_pack_tensor_dtype(pack, index, &dtype);
+
+    bpk_out_str(out, "{");
+    out_field(out, indent, true, "name");
+    bpk_json_string(out, tensor.name);
+    out_field(out, indent, false, "dtype");
+    bpk_json_dtype(out, &dtype);
+    out_field(out, indent, false, "shape");
+    bpk_json_shape(out, bpk_pack_tensor_shape(pack, index));
+    out_field(out, indent, false, "param_id");
+    if (tensor.has_param_id)
+        bpk_json_u64(out, tensor.param_id);
+    else
+        bpk_out_str(out, "null");
+    out_field(out, indent, false, "nbytes");
+    bpk_json_u64(out, tensor.end - tensor.start);
+    out_field(out, indent, false, "data_offsets");
+    bpk_out_str(out, "[");
+    bpk_json_u64(out, tensor.start - info.data_start);
+    bpk_out_str(out, ", ");
+    bpk_json_u64(out, tensor.end - info.data_start);
+    bpk_out_str(out, "]");
+    out_field(out, indent, false, "numpy");
+    bpk_json_cstring(out, bpk_dtype_numpy(&dtype));
+    char problem[400];
+    if (bpk_pack_tensor_problem(pack, index, problem, sizeof(problem))) {
+        out_field(out, indent, false, "problem");
+        bpk_json_cstring(out, problem);
+    }
+    bpk_out_str(out, "\n");
+    for (unsigned i = 0; i < indent; i++)
+        bpk_out(out, " ", 1);
+    bpk_out_str(out, "}");
+}
+
+void bpk_sidecar_file(struct bpk_outbuf *out, const struct bpk_pack *pack, uint32_t index) {
+    bpk_sidecar_object(out, pack, index, 0);
+    bpk_out_str(out, "\n");
+}
