@@ -1,0 +1,106 @@
+#include "cli/cli.h"
+
+#include "pack/text.h"
+#include "pack/util.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void bpk_cli_error(const char *file, const char *format, ...) {
+    char message[1024];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(message, sizeof(message), format, args);
+    va_end(args);
+    if (!file) {
+        (void)fprintf(stderr, "bpk: %s\n", message);
+        return;
+    }
+    char name[PATH_MAX];
+    char shown[PATH_MAX];
+    (void)snprintf(name, sizeof(name), "%s", file);
+    bpk_text_make_utf8(name);
+    (void)fprintf(stderr, "bpk: %s: %s\n",
+                  bpk_text_escape(name, strlen(name), shown, sizeof(shown)), message);
+}
+
+int bpk_cli_usage(const struct bpk_verb *verb) {
+    (void)fprintf(stderr, "usage: bpk %s %s\n", verb->name, verb->arguments);
+    return BPK_EXIT_USAGE;
+}
+
+int bpk_cli_open(const char *path, struct bpk_cli_pack *ret_pack) {
+    struct bpk_diag diag;
+    struct bpk_cli_pack pack = {.path = path};
+    int r = bpk_pack_open(path, NULL, &pack.pack, &diag);
+    if (r < 0) {
+        if (diag.offset == BPK_NO_OFFSET)
+            bpk_cli_error(path, "%s", diag.sentence);
+        else
+            bpk_cli_error(path, "at byte %" PRIu64 ": %s", diag.offset, diag.sentence);
+        return r;
+    }
+    bpk_pack_get_info(pack.pack, &pack.info);
+    r = bpk_names_new(pack.pack, BPK_NAMES_TENSORS, &pack.names);
+    if (r < 0) {
+        bpk_cli_error(path, "out of memory");
+        bpk_pack_unref(pack.pack);
+        return r;
+    }
+    *ret_pack = pack;
+    return 0;
+}
+
+void bpk_cli_close(struct bpk_cli_pack *pack) {
+    bpk_names_free(pack->names);
+    bpk_pack_unref(pack->pack);
+    *pack = (struct bpk_cli_pack){0};
+}
+
+int bpk_cli_find(const struct bpk_cli_pack *pack, const char *name, uint32_t *ret_index) {
+    struct bpk_str file = {name, strlen(name)};
+    if (bpk_names_find(pack->names, file, ret_index) == 0)
+        return 0;
+    _cleanup_free_ char *decoded = malloc(file.len + 1);
+    if (!decoded)
+        return -ENOMEM;
+    int len = bpk_name_decode(file, decoded);
+    if (len < 0)
+        return -ENOENT;
+    return bpk_pack_find_tensor(pack->pack, (struct bpk_str){decoded, (size_t)len}, ret_index);
+}
+
+void bpk_cli_show_name(const struct bpk_cli_pack *pack, uint32_t index, struct bpk_outbuf *out) {
+    char file[BPK_FILE_NAME_BUF];
+    size_t len = bpk_names_file(pack->names, index, file);
+    for (size_t i = 0; i < len;) {
+        uint32_t code;
+        size_t n = bpk_text_char((const uint8_t *)file + i, &code);
+        for (size_t k = 0; k < n; k++) {
+            char escape[4];
+            if (bpk_text_is_unsafe(code))
+                bpk_out(out, escape,
+                        (size_t)snprintf(escape, sizeof(escape), "%%%02X",
+                                         (unsigned)(unsigned char)file[i + k]));
+            else
+                bpk_out(out, file + i + k, 1);
+        }
+        i += n;
+    }
+}
+
+bool bpk_cli_print(struct bpk_outbuf *out) {
+    bool good = !out->failed;
+    if (!good)
+        bpk_cli_error(NULL, "out of memory");
+    else if (fwrite(out->text, 1, out->len, stdout) != out->len || fflush(stdout) != 0) {
+        bpk_cli_error(NULL, "cannot write: %s", strerror(errno));
+        good = false;
+    }
+    bpk_outbuf_clear(out);
+    return good;
+}

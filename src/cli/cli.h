@@ -1,0 +1,55 @@
+/* What the verbs of bpk share. A verb is one function in one small file; the table is in main.c. */
+#ifndef BPK_CLI_CLI_H
+#define BPK_CLI_CLI_H
+
+#include "bpk.h"
+#include "view/names.h"
+#include "view/outbuf.h"
+
+enum bpk_exit {
+    BPK_EXIT_OK = 0,
+    BPK_EXIT_FAILED = 1,     /* refused or failed; a message was printed */
+    BPK_EXIT_USAGE = 2,      /* wrong arguments */
+    BPK_EXIT_UNREADABLE = 2, /* verify only: the file could not be opened */
+};
+
+struct bpk_verb {
+    const char *name;
+    const char *arguments; /* for the usage line */
+    const char *summary;
+    int (*run)(int argc, char **argv); /* argv[0] is the verb; returns an exit status */
+};
+
+extern const struct bpk_verb bpk_verb_info;
+extern const struct bpk_verb bpk_verb_ls;
+extern const struct bpk_verb bpk_verb_cat;
+extern const struct bpk_verb bpk_verb_verify;
+
+/* "bpk: FILE: MESSAGE" on stderr; `file` may be NULL. */
+void bpk_cli_error(const char *file, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The usage line of a verb on stderr; returns BPK_EXIT_USAGE. */
+int bpk_cli_usage(const struct bpk_verb *verb);
+
+/* An open pack and its tensors' file names. */
+struct bpk_cli_pack {
+    const char *path; /* as given */
+    struct bpk_pack *pack;
+    struct bpk_pack_info info;
+    struct bpk_names *names;
+};
+
+/* Opens `path`; on failure a message is printed. 0 or a negative errno. */
+int bpk_cli_open(const char *path, struct bpk_cli_pack *ret_pack);
+void bpk_cli_close(struct bpk_cli_pack *pack);
+
+/* The tensor of which `name` is the file name, or another spelling of it with %XX. -ENOENT. */
+int bpk_cli_find(const struct bpk_cli_pack *pack, const char *name, uint32_t *ret_index);
+
+/* The tensor's file name as it is shown: what must not reach a terminal is percent-encoded too. */
+void bpk_cli_show_name(const struct bpk_cli_pack *pack, uint32_t index, struct bpk_outbuf *out);
+
+/* Writes all to stdout and clears the buffer; false, with a message, if that failed. */
+bool bpk_cli_print(struct bpk_outbuf *out);
+
+#endif

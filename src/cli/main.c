@@ -1,0 +1,50 @@
+/* bpk: looks into packs without a mount. */
+#include "cli/cli.h"
+
+#include "pack/util.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct bpk_verb *const verbs[] = {
+    &bpk_verb_info,
+    &bpk_verb_ls,
+    &bpk_verb_cat,
+    &bpk_verb_verify,
+};
+
+static void print_help(FILE *to) {
+    (void)fprintf(to, "usage: bpk VERB [OPTIONS] FILE ...\n\n"
+                      "Looks into Burn checkpoint packs (.bpk) without mounting them.\n\n");
+    for (size_t i = 0; i < BPK_ARRAY_LEN(verbs); i++)
+        (void)fprintf(to, "    %-7s %-34s %s\n", verbs[i]->name, verbs[i]->arguments,
+                      verbs[i]->summary);
+    (void)fprintf(to, "\n    --help, --version\n\nSee bpk(1).\n");
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) {
+        print_help(stderr);
+        return BPK_EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        print_help(stdout);
+        return BPK_EXIT_OK;
+    }
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
+        printf("bpk %s\n", BPK_VERSION_TEXT);
+        return BPK_EXIT_OK;
+    }
+    for (size_t i = 0; i < BPK_ARRAY_LEN(verbs); i++) {
+        if (strcmp(argv[1], verbs[i]->name) != 0)
+            continue;
+        if (argc == 3 && strcmp(argv[2], "--help") == 0) {
+            printf("usage: bpk %s %s\n\n%s\n", verbs[i]->name, verbs[i]->arguments,
+                   verbs[i]->summary);
+            return BPK_EXIT_OK;
+        }
+        return verbs[i]->run(argc - 1, argv + 1);
+    }
+    bpk_cli_error(NULL, "'%s' is no verb; see 'bpk --help'", argv[1]);
+    return BPK_EXIT_USAGE;
+}
