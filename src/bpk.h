@@ -201,6 +201,7 @@ struct bpk_shape {
     size_t size;
     size_t pos;
     uint32_t left;
+    uint32_t chunk;
     bool is_bytes;
 };
 struct bpk_shape bpk_pack_tensor_shape(const struct bpk_pack *pack, uint32_t index);

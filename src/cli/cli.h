@@ -3,8 +3,8 @@
 #define BPK_CLI_CLI_H
 
 #include "bpk.h"
+#include "pack/outbuf.h"
 #include "view/names.h"
-#include "view/outbuf.h"
 
 enum bpk_exit {
     BPK_EXIT_OK = 0,

@@ -169,11 +169,25 @@ static uint64_t float_bits(const uint8_t *head) {
     return bits;
 }
 
+/* libcbor 0.8 takes the tags 6 to 20 for malformed; they are as good as any. */
+static bool is_unassigned_tag(uint8_t head) {
+    return head >= 0xc6 && head <= 0xd4;
+}
+
 int bpk_cbor_next(struct bpk_cbor *cbor, struct bpk_cbor_item *ret_item) {
     struct bpk_cbor_item item = {0};
     size_t at = cbor->pos;
     if (at >= cbor->size)
         return bpk_cbor_fail(cbor, at, "the CBOR metadata ends in the middle of a value");
+    if (is_unassigned_tag(cbor->data[at])) {
+        *ret_item = (struct bpk_cbor_item){
+            .kind = BPK_CBOR_TAG,
+            .head = at,
+            .value = cbor->data[at] & 0x1f,
+        };
+        cbor->pos = at + 1;
+        return 0;
+    }
     struct cbor_decoder_result result =
         cbor_stream_decode(cbor->data + at, cbor->size - at, &callbacks, &item);
     if (result.status == CBOR_DECODER_NEDATA)

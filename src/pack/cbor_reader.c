@@ -251,21 +251,19 @@ int bpk_cbor_float(struct bpk_cbor *cbor, uint64_t *ret_bits) {
 
 /* ---- strings --------------------------------------------------------------------------------- */
 
-/* Writes the head of a definite string of `len` bytes, major type in the upper three bits of
- * `major`; returns its size. */
-static size_t write_string_head(uint8_t *out, uint8_t major, uint64_t len) {
+/* Writes the head of a definite text of `len` bytes; returns its size. */
+static size_t write_text_head(uint8_t *out, uint64_t len) {
     unsigned bytes = len < 24 ? 0 : len <= 0xff ? 1 : len <= 0xffff ? 2 : len <= 0xffffffff ? 4 : 8;
     static const uint8_t info[] = {[1] = 24, [2] = 25, [4] = 26, [8] = 27};
-    out[0] = (uint8_t)(major | (bytes == 0 ? len : info[bytes]));
+    out[0] = (uint8_t)(0x60 | (bytes == 0 ? len : info[bytes]));
     for (unsigned i = 0; i < bytes; i++)
         out[1 + i] = (uint8_t)(len >> 8 * (bytes - 1 - i));
     return 1 + bytes;
 }
 
-/* Turns the chunks that follow a string's start into one definite string at the same place. It
- * always fits: a definite head is never longer than start, chunk heads and break together. */
-static int join_chunks(struct bpk_cbor *cbor, size_t start, enum bpk_cbor_kind chunk_kind,
-                       uint64_t *ret_len) {
+/* Turns the chunks that follow a TEXT_START into one definite text at the same place. It always
+ * fits: a definite head is never longer than start, chunk heads and break together. */
+static int join_chunks(struct bpk_cbor *cbor, size_t start) {
     size_t joined = 0;
     for (;;) {
         struct bpk_cbor_item chunk;
@@ -274,30 +272,39 @@ static int join_chunks(struct bpk_cbor *cbor, size_t start, enum bpk_cbor_kind c
             return r;
         if (chunk.kind == BPK_CBOR_BREAK)
             break;
-        if (chunk.kind != chunk_kind)
-            return bpk_cbor_unexpected(cbor, &chunk, "a chunk of the same string");
+        if (chunk.kind != BPK_CBOR_TEXT)
+            return bpk_cbor_unexpected(cbor, &chunk, "a chunk of the same text");
         memmove(cbor->data + start + joined, chunk.data, chunk.value);
         joined += chunk.value;
     }
     uint8_t head[9];
-    size_t head_size = write_string_head(head, chunk_kind == BPK_CBOR_TEXT ? 0x60 : 0x40, joined);
+    size_t head_size = write_text_head(head, joined);
     memmove(cbor->data + start + head_size, cbor->data + start, joined);
     memcpy(cbor->data + start, head, head_size);
-    *ret_len = joined;
     return 0;
 }
 
-int bpk_cbor_join_bytes(struct bpk_cbor *cbor, struct bpk_cbor_item *item) {
-    if (item->kind != BPK_CBOR_BYTES_START)
-        return 0;
-    uint64_t len;
-    int r = join_chunks(cbor, item->head, BPK_CBOR_BYTES, &len);
-    if (r < 0)
-        return r;
-    struct bpk_str bytes = bpk_cbor_string_at(cbor->data, (uint32_t)item->head);
-    item->kind = BPK_CBOR_BYTES;
-    item->value = bytes.len;
-    item->data = (const uint8_t *)bytes.bytes;
+int bpk_cbor_bytes(struct bpk_cbor *cbor, const struct bpk_cbor_item *item, uint8_t *out,
+                   size_t max, uint64_t *ret_count) {
+    struct bpk_cbor_item chunk = *item;
+    uint64_t count = 0;
+    for (;;) {
+        if (item->kind == BPK_CBOR_BYTES_START) {
+            int r = bpk_cbor_next(cbor, &chunk);
+            if (r < 0)
+                return r;
+            if (chunk.kind == BPK_CBOR_BREAK)
+                break;
+            if (chunk.kind != BPK_CBOR_BYTES)
+                return bpk_cbor_unexpected(cbor, &chunk, "a chunk of the same string");
+        }
+        for (uint64_t i = 0; i < chunk.value && count + i < max; i++)
+            out[count + i] = chunk.data[i];
+        count += chunk.value;
+        if (item->kind == BPK_CBOR_BYTES)
+            break;
+    }
+    *ret_count = count;
     return 0;
 }
 
@@ -306,9 +313,8 @@ int bpk_cbor_text(struct bpk_cbor *cbor, uint32_t *ret_head) {
     int r = bpk_cbor_next_untagged(cbor, &item);
     if (r < 0)
         return r;
-    uint64_t len;
     if (item.kind == BPK_CBOR_TEXT_START)
-        r = join_chunks(cbor, item.head, BPK_CBOR_TEXT, &len);
+        r = join_chunks(cbor, item.head);
     else if (item.kind != BPK_CBOR_TEXT)
         r = bpk_cbor_unexpected(cbor, &item, "a text");
     if (r < 0)
@@ -317,7 +323,7 @@ int bpk_cbor_text(struct bpk_cbor *cbor, uint32_t *ret_head) {
     return 0;
 }
 
-struct bpk_str bpk_cbor_string_at(const uint8_t *block, uint32_t head) {
+struct bpk_str bpk_cbor_text_at(const uint8_t *block, uint32_t head) {
     const uint8_t *p = block + head;
     unsigned info = p[0] & 0x1f;
     if (info < 24)

@@ -18,7 +18,7 @@
 #define BPK_CBOR_MAX_IDENT 4096 /* bytes of a field name or variant */
 
 struct bpk_cbor {
-    uint8_t *data; /* the block; written to only where a string in chunks is made definite */
+    uint8_t *data; /* the block; written to only where a text in chunks is made definite */
     size_t size;
     size_t pos;           /* next byte to read */
     uint64_t file_offset; /* where data[0] lies in the file, for diagnostics */
@@ -73,12 +73,13 @@ int bpk_cbor_text(struct bpk_cbor *cbor, uint32_t *ret_head);
  * BPK_CBOR_MAX_IDENT bytes. */
 int bpk_cbor_ident(struct bpk_cbor *cbor, struct bpk_str *ret_ident);
 
-/* Makes a byte string in chunks definite, as bpk_cbor_text does with a text: a BYTES_START just
- * read becomes BYTES. Other items are left alone. */
-int bpk_cbor_join_bytes(struct bpk_cbor *cbor, struct bpk_cbor_item *item);
+/* The bytes of a byte string, in chunks or not, whose BYTES or BYTES_START was just read: up to
+ * `max` are stored in `out`, all are counted in *ret_count. Nothing is changed in the block. */
+int bpk_cbor_bytes(struct bpk_cbor *cbor, const struct bpk_cbor_item *item, uint8_t *out,
+                   size_t max, uint64_t *ret_count);
 
-/* The definite text or byte string whose head is at `head`: pointer and length. */
-struct bpk_str bpk_cbor_string_at(const uint8_t *block, uint32_t head);
+/* The definite text whose head is at `head`: pointer and length. */
+struct bpk_str bpk_cbor_text_at(const uint8_t *block, uint32_t head);
 
 /* Walking a map: begin reads its head; next returns true while an entry follows and false at the
  * end or on failure, which is then in `error`. */

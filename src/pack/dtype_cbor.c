@@ -90,37 +90,19 @@ static int duplicate(struct bpk_cbor *cbor, size_t at, const char *where, const 
                         where, field);
 }
 
-/* Takes up to five of the bytes as block dimensions; `filled` counts those that are there. */
-static void take_dims(const struct bpk_cbor_item *bytes, uint8_t dims[5], unsigned *filled) {
-    for (uint64_t i = 0; i < bytes->value && *filled < 5; i++)
-        dims[(*filled)++] = bytes->data[i];
-}
-
-/* Five numbers, as an array of exactly five or as a byte string of at least five. Nothing is
- * changed in the block: the dtype's bytes are kept as they are. */
+/* Five numbers, as an array of exactly five or as a byte string of at least five. */
 static int read_block_storage(struct bpk_cbor *cbor, uint8_t dims[5]) {
     struct bpk_cbor_item item;
-    unsigned filled = 0;
+    uint64_t count = 0;
     int r = bpk_cbor_next_untagged(cbor, &item);
-    if (r < 0)
-        return r;
-    if (item.kind == BPK_CBOR_ARRAY && item.value == 5) {
-        while (filled < 5 && r == 0)
-            r = read_u8(cbor, &dims[filled++]);
-        return r;
-    }
-    if (item.kind == BPK_CBOR_BYTES) {
-        take_dims(&item, dims, &filled);
-    } else if (item.kind == BPK_CBOR_BYTES_START) {
-        struct bpk_cbor_item chunk;
-        while ((r = bpk_cbor_next(cbor, &chunk)) == 0 && chunk.kind == BPK_CBOR_BYTES)
-            take_dims(&chunk, dims, &filled);
-        if (r == 0 && chunk.kind != BPK_CBOR_BREAK)
-            r = bpk_cbor_unexpected(cbor, &chunk, "a chunk of the same string");
-        if (r < 0)
-            return r;
-    }
-    return filled == 5 ? 0 : bpk_cbor_unexpected(cbor, &item, "five block dimensions");
+    if (r == 0 && item.kind == BPK_CBOR_ARRAY && item.value == 5)
+        for (; count < 5 && r == 0; count++)
+            r = read_u8(cbor, &dims[count]);
+    else if (r == 0 && (item.kind == BPK_CBOR_BYTES || item.kind == BPK_CBOR_BYTES_START))
+        r = bpk_cbor_bytes(cbor, &item, dims, 5, &count);
+    if (r == 0 && count < 5)
+        r = bpk_cbor_unexpected(cbor, &item, "five block dimensions");
+    return r;
 }
 
 /* {"storage": [u8; 5], "len": u8} */

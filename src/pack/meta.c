@@ -48,7 +48,7 @@ static uint32_t key_of(const struct table *table, size_t index) {
 }
 
 static int compare_keys(const uint8_t *block, uint32_t a, uint32_t b) {
-    return bpk_str_compare(bpk_cbor_string_at(block, a), bpk_cbor_string_at(block, b));
+    return bpk_str_compare(bpk_cbor_text_at(block, a), bpk_cbor_text_at(block, b));
 }
 
 /* `item` starts with its key. */
@@ -107,40 +107,55 @@ static void multiply_dim(struct bpk_meta_tensor *tensor, uint64_t dim) {
         tensor->elements_overflow = true;
 }
 
+/* A byte string stands for a list of small numbers. It is not copied: the iterator walks it. */
+static int parse_bytes_shape(struct bpk_cbor *cbor, const struct bpk_cbor_item *item,
+                             struct bpk_meta_tensor *tensor) {
+    tensor->flags |= BPK_TENSOR_SHAPE_BYTES;
+    tensor->shape = (uint32_t)item->head;
+    uint64_t rank;
+    int r = bpk_cbor_bytes(cbor, item, NULL, 0, &rank);
+    if (r < 0)
+        return r;
+    tensor->rank = (uint32_t)rank;
+    struct bpk_shape shape = {
+        .block = cbor->data,
+        .size = cbor->size,
+        .pos = tensor->shape,
+        .left = tensor->rank,
+        .is_bytes = true,
+    };
+    uint64_t dim;
+    while (bpk_shape_next(&shape, &dim))
+        multiply_dim(tensor, dim);
+    return 0;
+}
+
 static int parse_shape(struct bpk_cbor *cbor, struct bpk_meta_tensor *tensor) {
     struct bpk_cbor_item item;
     int r = bpk_cbor_next_untagged(cbor, &item);
-    if (r == 0)
-        r = bpk_cbor_join_bytes(cbor, &item);
     if (r < 0)
         return r;
     tensor->elements = 1;
-    if (item.kind == BPK_CBOR_BYTES) {
-        tensor->flags |= BPK_TENSOR_SHAPE_BYTES;
-        tensor->shape = (uint32_t)(item.data - cbor->data);
-        tensor->rank = (uint32_t)item.value;
-        for (uint64_t i = 0; i < item.value; i++)
-            multiply_dim(tensor, item.data[i]);
-    } else if (item.kind == BPK_CBOR_ARRAY || item.kind == BPK_CBOR_ARRAY_START) {
-        tensor->shape = (uint32_t)cbor->pos;
-        bool indefinite = item.kind == BPK_CBOR_ARRAY_START;
-        uint64_t rank = 0;
-        while (indefinite || rank < item.value) {
-            uint64_t dim;
-            if (indefinite && cbor->pos < cbor->size && cbor->data[cbor->pos] == 0xff) {
-                cbor->pos++;
-                break;
-            }
-            r = bpk_cbor_uint(cbor, &dim);
-            if (r < 0)
-                return r;
-            multiply_dim(tensor, dim);
-            rank++;
-        }
-        tensor->rank = (uint32_t)rank;
-    } else {
+    if (item.kind == BPK_CBOR_BYTES || item.kind == BPK_CBOR_BYTES_START)
+        return parse_bytes_shape(cbor, &item, tensor);
+    if (item.kind != BPK_CBOR_ARRAY && item.kind != BPK_CBOR_ARRAY_START)
         return bpk_cbor_unexpected(cbor, &item, "a shape (an array)");
+    tensor->shape = (uint32_t)cbor->pos;
+    bool indefinite = item.kind == BPK_CBOR_ARRAY_START;
+    uint64_t rank = 0;
+    while (indefinite || rank < item.value) {
+        uint64_t dim;
+        if (indefinite && cbor->pos < cbor->size && cbor->data[cbor->pos] == 0xff) {
+            cbor->pos++;
+            break;
+        }
+        r = bpk_cbor_uint(cbor, &dim);
+        if (r < 0)
+            return r;
+        multiply_dim(tensor, dim);
+        rank++;
     }
+    tensor->rank = (uint32_t)rank;
     return 0;
 }
 
@@ -148,14 +163,19 @@ static int parse_shape(struct bpk_cbor *cbor, struct bpk_meta_tensor *tensor) {
 static int parse_offsets(struct bpk_cbor *cbor, struct bpk_meta_tensor *tensor) {
     struct bpk_cbor_item item;
     int r = bpk_cbor_next_untagged(cbor, &item);
-    if (r == 0)
-        r = bpk_cbor_join_bytes(cbor, &item);
     if (r < 0)
         return r;
-    if (item.kind == BPK_CBOR_BYTES && item.value >= 2) {
-        tensor->start = item.data[0];
-        tensor->end = item.data[1];
-        return 0;
+    if (item.kind == BPK_CBOR_BYTES || item.kind == BPK_CBOR_BYTES_START) {
+        uint8_t bytes[2];
+        uint64_t count;
+        r = bpk_cbor_bytes(cbor, &item, bytes, sizeof(bytes), &count);
+        if (r < 0)
+            return r;
+        if (count >= 2) {
+            tensor->start = bytes[0];
+            tensor->end = bytes[1];
+            return 0;
+        }
     }
     if (item.kind != BPK_CBOR_ARRAY || item.value != 2)
         return bpk_cbor_unexpected(cbor, &item, "data_offsets (an array of two)");
@@ -239,7 +259,7 @@ static void name_in_diag(struct bpk_cbor *cbor, uint32_t name) {
     if (!cbor->diag)
         return;
     char shown[100];
-    struct bpk_str text = bpk_cbor_string_at(cbor->data, name);
+    struct bpk_str text = bpk_cbor_text_at(cbor->data, name);
     bpk_text_escape(text.bytes, text.len, shown, sizeof(shown));
     char sentence[sizeof(cbor->diag->sentence)];
     memcpy(sentence, cbor->diag->sentence, sizeof(sentence));
@@ -413,7 +433,7 @@ void bpk_meta_clear(struct bpk_meta *meta) {
 /* ---- reading the tables ---------------------------------------------------------------------- */
 
 struct bpk_str bpk_meta_text(const struct bpk_meta *meta, uint32_t head) {
-    return bpk_cbor_string_at(meta->block, head);
+    return bpk_cbor_text_at(meta->block, head);
 }
 
 struct bpk_shape bpk_meta_shape(const struct bpk_meta *meta, const struct bpk_meta_tensor *tensor) {
@@ -426,21 +446,34 @@ struct bpk_shape bpk_meta_shape(const struct bpk_meta *meta, const struct bpk_me
     };
 }
 
+/* The next byte of a byte string, over its head and over the heads of its chunks. */
+static uint8_t next_byte(struct bpk_shape *shape, struct bpk_cbor *cbor) {
+    while (shape->chunk == 0) {
+        struct bpk_cbor_item item;
+        if (bpk_cbor_next(cbor, &item) < 0)
+            return 0;
+        if (item.kind == BPK_CBOR_BYTES) {
+            shape->chunk = (uint32_t)item.value;
+            cbor->pos = (size_t)(item.data - cbor->data);
+        }
+    }
+    shape->chunk--;
+    return cbor->data[cbor->pos++];
+}
+
 bool bpk_shape_next(struct bpk_shape *shape, uint64_t *ret_dim) {
     if (shape->left == 0)
         return false;
     shape->left--;
-    if (shape->is_bytes) {
-        *ret_dim = shape->block[shape->pos++];
-        return true;
-    }
-    /* The reader writes only where it joins chunks, which bpk_cbor_uint never does. */
+    /* The reader writes only where it joins texts; what is read here was parsed before. */
     struct bpk_cbor cbor = {
         .data = (uint8_t *)(uintptr_t)shape->block,
         .size = shape->size,
         .pos = shape->pos,
     };
-    if (bpk_cbor_uint(&cbor, ret_dim) < 0)
+    if (shape->is_bytes)
+        *ret_dim = next_byte(shape, &cbor);
+    else if (bpk_cbor_uint(&cbor, ret_dim) < 0)
         return false;
     shape->pos = cbor.pos;
     return true;

@@ -3,8 +3,8 @@
 #define BPK_VIEW_INDEX_H
 
 #include "bpk.h"
+#include "pack/outbuf.h"
 #include "view/names.h"
-#include "view/outbuf.h"
 
 /* A header line, then a line a tensor in bytewise order of the names, fields parted by tabs: file
  * name, dtype (compact JSON), shape ("64x1x3x3", empty for a scalar), bytes, offset in the file. */

@@ -4,7 +4,7 @@
 #define BPK_VIEW_JSON_H
 
 #include "bpk.h"
-#include "view/outbuf.h"
+#include "pack/outbuf.h"
 
 /* Largest integer that every JSON reader keeps: beyond it we write strings. */
 #define BPK_JSON_SAFE_INTEGER (UINT64_C(1) << 53)

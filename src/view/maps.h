@@ -3,7 +3,7 @@
 #define BPK_VIEW_MAPS_H
 
 #include "bpk.h"
-#include "view/outbuf.h"
+#include "pack/outbuf.h"
 
 /* The objects alone, one line an entry, `indent` spaces before each line but the first. Metadata
  * keys with a NUL are left out: JSON libraries cannot hold them. */

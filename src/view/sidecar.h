@@ -3,7 +3,7 @@
 #define BPK_VIEW_SIDECAR_H
 
 #include "bpk.h"
-#include "view/outbuf.h"
+#include "pack/outbuf.h"
 
 /* One object, two-space indent, `indent` spaces before each line but the first, no newline at the
  * end: {"name", "dtype", "shape", "param_id", "nbytes", "data_offsets", "numpy"}, and "problem"

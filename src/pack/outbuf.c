@@ -1,4 +1,4 @@
-#include "view/outbuf.h"
+#include "pack/outbuf.h"
 
 #include <stdlib.h>
 #include <string.h>
