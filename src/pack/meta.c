@@ -29,6 +29,7 @@ struct parser {
     struct table tensors;
     struct table entries;
     struct table scalars;
+    struct bpk_meta *meta; /* takes what is no table */
 };
 
 int bpk_str_compare(struct bpk_str a, struct bpk_str b) {
@@ -219,8 +220,17 @@ static const struct {
 };
 enum { REQUIRED_FIELDS = 3 };
 
+/* The known field of that name, or the number of them. */
+static size_t find_field(struct bpk_str field) {
+    size_t i = 0;
+    while (i < BPK_ARRAY_LEN(descriptor_fields) && !bpk_str_is(field, descriptor_fields[i].name))
+        i++;
+    return i;
+}
+
 static int parse_descriptor(struct bpk_cbor *cbor, struct bpk_meta_tensor *tensor) {
     size_t at = cbor->pos;
+    tensor->descriptor = (uint32_t)at;
     bool seen[BPK_ARRAY_LEN(descriptor_fields)] = {false};
     struct bpk_cbor_map map;
     int r = bpk_cbor_map_begin(cbor, &map);
@@ -230,11 +240,9 @@ static int parse_descriptor(struct bpk_cbor *cbor, struct bpk_meta_tensor *tenso
         r = bpk_cbor_ident(cbor, &field);
         if (r < 0)
             return r;
-        size_t i = 0;
-        while (i < BPK_ARRAY_LEN(descriptor_fields) &&
-               !bpk_str_is(field, descriptor_fields[i].name))
-            i++;
+        size_t i = find_field(field);
         if (i == BPK_ARRAY_LEN(descriptor_fields)) {
+            tensor->flags |= BPK_TENSOR_HAS_UNKNOWN;
             r = bpk_cbor_skip(cbor, DEPTH_IN_DESCRIPTOR);
             continue;
         }
@@ -344,6 +352,18 @@ static const struct {
 };
 enum { TENSORS, METADATA, SCALARS, TOP_FIELDS };
 
+/* Notes an entry of the top map that is kept as it stands; neighbours become one run. */
+static void note_unknown(struct bpk_meta *meta, size_t start, size_t end) {
+    struct bpk_meta_range *last =
+        meta->unknown_runs > 0 ? &meta->unknown[meta->unknown_runs - 1] : NULL;
+    if (last && last->end == start)
+        last->end = (uint32_t)end;
+    else
+        meta->unknown[meta->unknown_runs++] =
+            (struct bpk_meta_range){(uint32_t)start, (uint32_t)end};
+    meta->unknown_entries++;
+}
+
 static int parse_top(struct parser *parser, bool seen[TOP_FIELDS]) {
     struct bpk_cbor *cbor = &parser->cbor;
     struct bpk_cbor_map map;
@@ -359,6 +379,7 @@ static int parse_top(struct parser *parser, bool seen[TOP_FIELDS]) {
             i++;
         if (i == TOP_FIELDS) {
             r = bpk_cbor_skip(cbor, DEPTH_IN_TOP);
+            note_unknown(parser->meta, key_at, cbor->pos);
             continue;
         }
         if (seen[i])
@@ -379,7 +400,9 @@ static bool is_zero(const uint8_t *bytes, size_t size) {
 
 int bpk_meta_parse(uint8_t *block, size_t size, uint64_t file_offset, struct bpk_meta *ret_meta,
                    struct bpk_diag *diag) {
+    struct bpk_meta meta = {.block = block};
     struct parser parser = {
+        .meta = &meta,
         .cbor = {.data = block, .size = size, .file_offset = file_offset, .diag = diag},
         .tensors = {.item_size = sizeof(struct bpk_meta_tensor), .sorted = true},
         .entries = {.item_size = sizeof(struct bpk_meta_entry), .sorted = true},
@@ -390,13 +413,10 @@ int bpk_meta_parse(uint8_t *block, size_t size, uint64_t file_offset, struct bpk
     if (r == -ENOMEM)
         bpk_diag_set(diag, r, BPK_NO_OFFSET, "out of memory");
     size_t used = parser.cbor.pos;
-    struct bpk_meta meta = {
-        .block = block,
-        .block_size = used,
-        .tail_is_zero = r == 0 && is_zero(block + used, size - used),
-        .has_metadata = seen[METADATA],
-        .has_scalars = seen[SCALARS],
-    };
+    meta.block_size = used;
+    meta.tail_is_zero = r == 0 && is_zero(block + used, size - used);
+    meta.has_metadata = seen[METADATA];
+    meta.has_scalars = seen[SCALARS];
     if (r == 0) {
         meta.tensor_duplicates = table_finish(&parser.tensors, block);
         meta.entry_duplicates = table_finish(&parser.entries, block);
@@ -434,6 +454,37 @@ void bpk_meta_clear(struct bpk_meta *meta) {
 
 struct bpk_str bpk_meta_text(const struct bpk_meta *meta, uint32_t head) {
     return bpk_cbor_text_at(meta->block, head);
+}
+
+size_t bpk_meta_unknown(const struct bpk_meta *meta, const struct bpk_meta_tensor *tensor,
+                        struct bpk_outbuf *out) {
+    size_t count = 0;
+    if (!(tensor->flags & BPK_TENSOR_HAS_UNKNOWN))
+        return 0;
+    struct bpk_cbor cbor = {
+        .data = meta->block, .size = meta->block_size, .pos = tensor->descriptor};
+    struct bpk_cbor_map map;
+    struct bpk_str field;
+    /* All was parsed once, so nothing fails. */
+    if (bpk_cbor_map_begin(&cbor, &map) < 0)
+        return 0;
+    while (bpk_cbor_map_next(&cbor, &map)) {
+        size_t key_at = cbor.pos;
+        if (bpk_cbor_ident(&cbor, &field) < 0 || bpk_cbor_skip(&cbor, DEPTH_IN_DESCRIPTOR) < 0)
+            break;
+        if (find_field(field) < BPK_ARRAY_LEN(descriptor_fields))
+            continue;
+        bpk_out(out, (const char *)meta->block + key_at, cbor.pos - key_at);
+        count++;
+    }
+    return count;
+}
+
+struct bpk_str bpk_meta_dtype_cbor(const struct bpk_meta *meta,
+                                   const struct bpk_meta_tensor *tensor) {
+    struct bpk_cbor cbor = {.data = meta->block, .size = meta->block_size, .pos = tensor->dtype};
+    (void)bpk_cbor_skip(&cbor, DEPTH_IN_DESCRIPTOR);
+    return (struct bpk_str){(const char *)meta->block + tensor->dtype, cbor.pos - tensor->dtype};
 }
 
 struct bpk_shape bpk_meta_shape(const struct bpk_meta *meta, const struct bpk_meta_tensor *tensor) {

@@ -9,18 +9,21 @@
 #define BPK_PACK_META_H
 
 #include "pack/cbor_reader.h"
+#include "pack/outbuf.h"
 
 enum {
     BPK_TENSOR_HAS_PARAM_ID = 1 << 0,
     BPK_TENSOR_OVERLAPS = 1 << 1,     /* set by pack.c; `partner` says with which */
     BPK_TENSOR_SHAPE_BYTES = 1 << 2,  /* the shape is a byte string */
     BPK_TENSOR_MODERN_DTYPE = 1 << 3, /* bpk_dtype_is_modern */
+    BPK_TENSOR_HAS_UNKNOWN = 1 << 4,  /* the descriptor has keys that we do not know */
 };
 
 struct bpk_meta_tensor {
-    uint32_t name;  /* head of a definite text */
-    uint32_t dtype; /* head of the dtype */
-    uint32_t shape; /* first dimension */
+    uint32_t name;       /* head of a definite text */
+    uint32_t descriptor; /* where it starts, tags included */
+    uint32_t dtype;      /* head of the dtype */
+    uint32_t shape;      /* first dimension */
     uint32_t rank;
     uint64_t start; /* relative to the data section */
     uint64_t end;
@@ -43,12 +46,26 @@ struct bpk_meta_scalar {
     uint64_t bits;
 };
 
+/* Entries of a map, as they stand in the block. */
+struct bpk_meta_range {
+    uint32_t start;
+    uint32_t end;
+};
+
+/* Between the three fields that the top map may have there are at most four runs of others. */
+enum { BPK_META_UNKNOWN_MAX = 4 };
+
 struct bpk_meta {
     uint8_t *block;
     size_t block_size; /* of the CBOR item; what followed it is gone */
     bool tail_is_zero; /* the bytes of metadata_size after the item */
     bool has_metadata; /* the key was there */
     bool has_scalars;
+
+    /* keys of the top map that we do not know, with their values */
+    struct bpk_meta_range unknown[BPK_META_UNKNOWN_MAX];
+    size_t unknown_runs;
+    size_t unknown_entries;
 
     /* sorted bytewise by name or key, without duplicates */
     struct bpk_meta_tensor *tensors;
@@ -75,6 +92,15 @@ struct bpk_str bpk_meta_text(const struct bpk_meta *meta, uint32_t head);
 
 /* Bytewise order; a prefix comes first. */
 int bpk_str_compare(struct bpk_str a, struct bpk_str b);
+
+/* Appends the keys of a descriptor that we do not know, with their values, as they stand in the
+ * block; returns how many entries that were. */
+size_t bpk_meta_unknown(const struct bpk_meta *meta, const struct bpk_meta_tensor *tensor,
+                        struct bpk_outbuf *out);
+
+/* The dtype as it stands in the block. */
+struct bpk_str bpk_meta_dtype_cbor(const struct bpk_meta *meta,
+                                   const struct bpk_meta_tensor *tensor);
 
 struct bpk_shape bpk_meta_shape(const struct bpk_meta *meta, const struct bpk_meta_tensor *tensor);
 void bpk_meta_dtype(const struct bpk_meta *meta, const struct bpk_meta_tensor *tensor,
