@@ -197,7 +197,8 @@ void bpk_pack_tensor_dtype(const struct bpk_pack *pack, uint32_t index,
 
 /* Walks the dimensions, outermost first. bpk_shape_next returns false after the last one. */
 struct bpk_shape {
-    const uint8_t *block; /* for the iterator's own use */
+    const uint64_t *dims; /* if not NULL, the dimensions left to walk are here */
+    const uint8_t *block; /* from here on for the iterator's own use */
     size_t size;
     size_t pos;
     uint32_t left;

@@ -103,7 +103,7 @@ static bool print_all(const struct bpk_cli_pack *pack, enum style style, int pat
             continue;
         if (style == JSON) {
             bpk_out_str(&out, any ? ",\n  " : "\n  ");
-            bpk_sidecar_object(&out, pack->pack, i, 2);
+            bpk_sidecar_of_tensor(&out, pack->pack, i, 2);
         } else {
             out_row(pack, i, style == LONG, &out);
         }

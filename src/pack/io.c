@@ -20,6 +20,21 @@ int bpk_io_pread(int fd, uint64_t offset, void *buffer, size_t size, size_t *ret
     return 0;
 }
 
+int bpk_io_pwrite(int fd, uint64_t offset, const void *buffer, size_t size) {
+    size_t done = 0;
+    while (done < size) {
+        ssize_t n = pwrite(fd, (const char *)buffer + done, size - done, (off_t)(offset + done));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        if (n == 0)
+            return -EIO;
+        done += (size_t)n;
+    }
+    return 0;
+}
+
 int bpk_io_find_nonzero(int fd, uint64_t start, uint64_t end, uint64_t *ret_offset) {
     uint8_t buffer[16384];
     uint64_t at = start;

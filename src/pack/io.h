@@ -1,4 +1,4 @@
-/* Reading whole ranges of a file: short reads and EINTR are dealt with here. */
+/* Reading and writing whole ranges of a file: short calls and EINTR are dealt with here. */
 #ifndef BPK_PACK_IO_H
 #define BPK_PACK_IO_H
 
@@ -7,6 +7,9 @@
 
 /* Reads up to `size` bytes at `offset`; short only at the end of the file. 0 or -errno. */
 int bpk_io_pread(int fd, uint64_t offset, void *buffer, size_t size, size_t *ret_read);
+
+/* Writes all of `size` bytes at `offset`. 0 or -errno. */
+int bpk_io_pwrite(int fd, uint64_t offset, const void *buffer, size_t size);
 
 /* Looks for a byte that is not zero in [start, end) of the file; holes are skipped unread. Returns
  * 1 with its offset in *ret_offset, 0 if there is none, -errno. */

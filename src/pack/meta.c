@@ -516,6 +516,10 @@ bool bpk_shape_next(struct bpk_shape *shape, uint64_t *ret_dim) {
     if (shape->left == 0)
         return false;
     shape->left--;
+    if (shape->dims) {
+        *ret_dim = *shape->dims++;
+        return true;
+    }
     /* The reader writes only where it joins texts; what is read here was parsed before. */
     struct bpk_cbor cbor = {
         .data = (uint8_t *)(uintptr_t)shape->block,

@@ -12,41 +12,37 @@ static void out_field(struct bpk_outbuf *out, unsigned indent, bool first, const
     bpk_out_str(out, "\": ");
 }
 
-void bpk_sidecar_object(struct bpk_outbuf *out, const struct bpk_pack *pack, uint32_t index,
+void bpk_sidecar_object(struct bpk_outbuf *out, const struct bpk_sidecar *sidecar,
                         unsigned indent) {
-    struct bpk_pack_info info;
-    struct bpk_tensor tensor;
-    struct bpk_dtype dtype;
-    bpk_pack_get_info(pack, &info);
-    bpk_pack_tensor(pack, index, &tensor);
-    bpk_pack_tensor_dtype(pack, index, &dtype);
-
     bpk_out_str(out, "{");
     out_field(out, indent, true, "name");
-    bpk_json_string(out, tensor.name);
+    bpk_json_string(out, sidecar->name);
     out_field(out, indent, false, "dtype");
-    bpk_json_dtype(out, &dtype);
+    bpk_json_dtype(out, &sidecar->dtype);
     out_field(out, indent, false, "shape");
-    bpk_json_shape(out, bpk_pack_tensor_shape(pack, index));
+    bpk_json_shape(out, sidecar->shape);
     out_field(out, indent, false, "param_id");
-    if (tensor.has_param_id)
-        bpk_json_u64(out, tensor.param_id);
+    if (sidecar->has_param_id)
+        bpk_json_u64(out, sidecar->param_id);
     else
         bpk_out_str(out, "null");
     out_field(out, indent, false, "nbytes");
-    bpk_json_u64(out, tensor.end - tensor.start);
+    bpk_json_u64(out, sidecar->size);
     out_field(out, indent, false, "data_offsets");
-    bpk_out_str(out, "[");
-    bpk_json_u64(out, tensor.start - info.data_start);
-    bpk_out_str(out, ", ");
-    bpk_json_u64(out, tensor.end - info.data_start);
-    bpk_out_str(out, "]");
+    if (sidecar->has_offsets) {
+        bpk_out_str(out, "[");
+        bpk_json_u64(out, sidecar->start);
+        bpk_out_str(out, ", ");
+        bpk_json_u64(out, sidecar->end);
+        bpk_out_str(out, "]");
+    } else {
+        bpk_out_str(out, "null");
+    }
     out_field(out, indent, false, "numpy");
-    bpk_json_cstring(out, bpk_dtype_numpy(&dtype));
-    char problem[400];
-    if (bpk_pack_tensor_problem(pack, index, problem, sizeof(problem))) {
+    bpk_json_cstring(out, bpk_dtype_numpy(&sidecar->dtype));
+    if (sidecar->problem) {
         out_field(out, indent, false, "problem");
-        bpk_json_cstring(out, problem);
+        bpk_json_cstring(out, sidecar->problem);
     }
     bpk_out_str(out, "\n");
     for (unsigned i = 0; i < indent; i++)
@@ -54,7 +50,30 @@ void bpk_sidecar_object(struct bpk_outbuf *out, const struct bpk_pack *pack, uin
     bpk_out_str(out, "}");
 }
 
+void bpk_sidecar_of_tensor(struct bpk_outbuf *out, const struct bpk_pack *pack, uint32_t index,
+                           unsigned indent) {
+    struct bpk_pack_info info;
+    struct bpk_tensor tensor;
+    char problem[400];
+    bpk_pack_get_info(pack, &info);
+    bpk_pack_tensor(pack, index, &tensor);
+    struct bpk_sidecar sidecar = {
+        .name = tensor.name,
+        .shape = bpk_pack_tensor_shape(pack, index),
+        .has_param_id = tensor.has_param_id,
+        .param_id = tensor.param_id,
+        .size = tensor.end - tensor.start,
+        .has_offsets = true,
+        .start = tensor.start - info.data_start,
+        .end = tensor.end - info.data_start,
+    };
+    bpk_pack_tensor_dtype(pack, index, &sidecar.dtype);
+    if (bpk_pack_tensor_problem(pack, index, problem, sizeof(problem)))
+        sidecar.problem = problem;
+    bpk_sidecar_object(out, &sidecar, indent);
+}
+
 void bpk_sidecar_file(struct bpk_outbuf *out, const struct bpk_pack *pack, uint32_t index) {
-    bpk_sidecar_object(out, pack, index, 0);
+    bpk_sidecar_of_tensor(out, pack, index, 0);
     bpk_out_str(out, "\n");
 }

@@ -1,0 +1,395 @@
+#include "edit/content.h"
+
+#include "pack/io.h"
+#include "pack/util.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { CHUNK_WORDS = 64, CHUNK_BLOCKS = CHUNK_WORDS * 64 };
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+struct bpk_content *bpk_content_new(struct bpk_store *store, uint64_t id) {
+    struct bpk_content *content = calloc(1, sizeof(*content));
+    if (!content)
+        return NULL;
+    content->id = id;
+    content->references = 1;
+    content->store = store;
+    content->fd = -1;
+    return content;
+}
+
+struct bpk_content *bpk_content_over_tensor(struct bpk_store *store, uint64_t id,
+                                            struct bpk_pack *pack, uint32_t index) {
+    struct bpk_content *content = bpk_content_new(store, id);
+    if (!content)
+        return NULL;
+    struct bpk_tensor tensor;
+    bpk_pack_tensor(pack, index, &tensor);
+    content->pack = bpk_pack_ref(pack);
+    content->index = index;
+    content->size = tensor.end - tensor.start;
+    content->below_limit = content->size;
+    return content;
+}
+
+struct bpk_content *bpk_content_over_content(struct bpk_store *store, uint64_t id,
+                                             struct bpk_content *below) {
+    struct bpk_content *content = bpk_content_new(store, id);
+    if (!content)
+        return NULL;
+    content->below = bpk_content_ref(below);
+    content->size = below->size;
+    content->below_limit = below->size;
+    return content;
+}
+
+struct bpk_content *bpk_content_ref(struct bpk_content *content) {
+    content->references++;
+    return content;
+}
+
+static void drop_below(struct bpk_content *content, bool keep_file) {
+    bpk_pack_unref(content->pack);
+    if (content->below)
+        bpk_content_unref(content->below, keep_file);
+    content->pack = NULL;
+    content->below = NULL;
+    content->below_limit = 0;
+}
+
+static void drop_map(struct bpk_content *content) {
+    for (size_t i = 0; i < content->chunk_count; i++)
+        free(content->chunks[i]);
+    free(content->chunks);
+    content->chunks = NULL;
+    content->chunk_count = 0;
+    content->own_blocks = 0;
+}
+
+void bpk_content_close(struct bpk_content *content) {
+    if (content->fd >= 0)
+        close(content->fd);
+    content->fd = -1;
+}
+
+void bpk_content_unref(struct bpk_content *content, bool keep_file) {
+    if (!content || --content->references > 0)
+        return;
+    bpk_content_close(content);
+    if (content->has_data_file && !keep_file)
+        bpk_store_remove_data(content->store, content->id);
+    drop_below(content, keep_file);
+    drop_map(content);
+    free(content);
+}
+
+/* ---- the map --------------------------------------------------------------------------------- */
+
+static bool owns(const struct bpk_content *content, uint64_t block) {
+    uint64_t chunk = block / CHUNK_BLOCKS;
+    if (chunk >= content->chunk_count || !content->chunks[chunk])
+        return false;
+    uint64_t bit = block % CHUNK_BLOCKS;
+    return content->chunks[chunk][bit / 64] >> (bit % 64) & 1;
+}
+
+static int own(struct bpk_content *content, uint64_t block) {
+    uint64_t chunk = block / CHUNK_BLOCKS;
+    if (chunk >= content->chunk_count) {
+        size_t count = (size_t)chunk + 1 + content->chunk_count / 2;
+        uint64_t **grown = realloc(content->chunks, count * sizeof(*grown));
+        if (!grown)
+            return -ENOMEM;
+        memset(grown + content->chunk_count, 0, (count - content->chunk_count) * sizeof(*grown));
+        content->chunks = grown;
+        content->chunk_count = count;
+    }
+    if (!content->chunks[chunk]) {
+        content->chunks[chunk] = calloc(CHUNK_WORDS, sizeof(uint64_t));
+        if (!content->chunks[chunk])
+            return -ENOMEM;
+    }
+    uint64_t bit = block % CHUNK_BLOCKS;
+    uint64_t *word = &content->chunks[chunk][bit / 64];
+    uint64_t mask = UINT64_C(1) << (bit % 64);
+    content->own_blocks += !(*word & mask);
+    *word |= mask;
+    return 0;
+}
+
+static void disown_from(struct bpk_content *content, uint64_t block) {
+    for (uint64_t chunk = block / CHUNK_BLOCKS; chunk < content->chunk_count; chunk++) {
+        if (!content->chunks[chunk])
+            continue;
+        for (unsigned word = 0; word < CHUNK_WORDS; word++) {
+            uint64_t first = chunk * CHUNK_BLOCKS + word * 64;
+            uint64_t keep = 0;
+            if (first + 64 <= block)
+                keep = UINT64_MAX;
+            else if (first < block)
+                keep = (UINT64_C(1) << (block - first)) - 1;
+            uint64_t *bits = &content->chunks[chunk][word];
+            content->own_blocks -= (unsigned)__builtin_popcountll(*bits & ~keep);
+            *bits &= keep;
+        }
+    }
+}
+
+static uint64_t blocks_of(uint64_t size) {
+    return size / BPK_BLOCK + (size % BPK_BLOCK != 0);
+}
+
+/* First block from `block` up to `end` whose ownership differs from that of `block`. */
+static uint64_t end_of_run(const struct bpk_content *content, uint64_t block, uint64_t end) {
+    bool owned = owns(content, block);
+    if (!owned && content->own_blocks == 0)
+        return end;
+    uint64_t at = block + 1;
+    while (at < end) {
+        /* Whole chunks without a map are passed at once. */
+        uint64_t chunk = at / CHUNK_BLOCKS;
+        if (!owned && at % CHUNK_BLOCKS == 0 &&
+            (chunk >= content->chunk_count || !content->chunks[chunk])) {
+            at += CHUNK_BLOCKS;
+            continue;
+        }
+        if (owns(content, at) != owned)
+            break;
+        at++;
+    }
+    return at < end ? at : end;
+}
+
+int bpk_content_map(struct bpk_content *content, uint64_t offset, uint64_t size) {
+    if (size == 0)
+        return 0;
+    for (uint64_t block = offset / BPK_BLOCK; block <= (offset + size - 1) / BPK_BLOCK; block++) {
+        int r = own(content, block);
+        if (r < 0)
+            return r;
+    }
+    content->has_data_file = true;
+    return 0;
+}
+
+int bpk_content_each_own(const struct bpk_content *content, bpk_range_fn *take, void *context) {
+    uint64_t end = blocks_of(content->size);
+    uint64_t block = 0;
+    while (block < end) {
+        uint64_t next = end_of_run(content, block, end);
+        if (owns(content, block)) {
+            int r = take(context, block * BPK_BLOCK, (next - block) * BPK_BLOCK);
+            if (r < 0)
+                return r;
+        }
+        block = next;
+    }
+    return 0;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static int open_data(struct bpk_content *content, bool create) {
+    if (content->fd >= 0)
+        return 0;
+    int fd = bpk_store_open_data(content->store, content->id, create);
+    if (fd < 0)
+        return fd;
+    content->fd = fd;
+    content->has_data_file = true;
+    return 0;
+}
+
+/* The run at `offset`, and the pack it is of, so that its reader can see whether that changed. */
+static int resolve(struct bpk_content *content, uint64_t offset, struct bpk_run *ret_run,
+                   const struct bpk_pack **ret_pack) {
+    uint64_t block = offset / BPK_BLOCK;
+    uint64_t end = end_of_run(content, block, blocks_of(content->size)) * BPK_BLOCK;
+    if (end > content->size)
+        end = content->size;
+    *ret_pack = NULL;
+    if (owns(content, block)) {
+        int r = open_data(content, false);
+        if (r < 0)
+            return r;
+        *ret_run = (struct bpk_run){content->fd, offset, end - offset};
+        return 0;
+    }
+    if (offset >= content->below_limit || (!content->pack && !content->below)) {
+        *ret_run = (struct bpk_run){-1, 0, end - offset};
+        return 0;
+    }
+    if (end > content->below_limit)
+        end = content->below_limit;
+    if (content->pack) {
+        struct bpk_tensor tensor;
+        bpk_pack_tensor(content->pack, content->index, &tensor);
+        *ret_pack = content->pack;
+        *ret_run =
+            (struct bpk_run){bpk_pack_fd(content->pack), tensor.start + offset, end - offset};
+        return 0;
+    }
+    int r = resolve(content->below, offset, ret_run, ret_pack);
+    if (r == 0 && ret_run->size > end - offset)
+        ret_run->size = end - offset;
+    return r;
+}
+
+int bpk_content_next_run(void *context, uint64_t offset, struct bpk_run *ret_run) {
+    const struct bpk_pack *pack;
+    return resolve(context, offset, ret_run, &pack);
+}
+
+static int read_run(const struct bpk_run *run, const struct bpk_pack *pack, void *buffer,
+                    size_t size) {
+    if (run->fd < 0) {
+        memset(buffer, 0, size);
+        return 0;
+    }
+    if (pack && bpk_pack_is_changed(pack))
+        return -EIO;
+    size_t n;
+    int r = bpk_io_pread(run->fd, run->offset, buffer, size, &n);
+    if (r < 0)
+        return r;
+    if (n < size || (pack && bpk_pack_is_changed(pack)))
+        return -EIO;
+    return 0;
+}
+
+int bpk_content_read(struct bpk_content *content, uint64_t offset, void *buffer, size_t size,
+                     size_t *ret_read) {
+    size_t done = 0;
+    if (offset < content->size && size > content->size - offset)
+        size = (size_t)(content->size - offset);
+    if (offset >= content->size)
+        size = 0;
+    while (done < size) {
+        struct bpk_run run;
+        const struct bpk_pack *pack;
+        int r = resolve(content, offset + done, &run, &pack);
+        size_t wanted = size - done < run.size ? size - done : (size_t)run.size;
+        if (r == 0)
+            r = read_run(&run, pack, (char *)buffer + done, wanted);
+        if (r < 0)
+            return r;
+        done += wanted;
+    }
+    *ret_read = done;
+    return 0;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/* Before a write into a part of a block that is not own yet: its other bytes come along. */
+static int bring_block(struct bpk_content *content, uint64_t block) {
+    char bytes[BPK_BLOCK];
+    size_t n;
+    if (owns(content, block) || block * BPK_BLOCK >= content->size)
+        return 0;
+    int r = bpk_content_read(content, block * BPK_BLOCK, bytes, sizeof(bytes), &n);
+    return r < 0 ? r : bpk_io_pwrite(content->fd, block * BPK_BLOCK, bytes, n);
+}
+
+int bpk_content_write(struct bpk_content *content, uint64_t offset, const void *buffer, size_t size,
+                      bool *ret_mapped) {
+    *ret_mapped = false;
+    if (size == 0)
+        return 0;
+    uint64_t end = offset + size;
+    uint64_t first = offset / BPK_BLOCK;
+    uint64_t last = (end - 1) / BPK_BLOCK;
+    int r = open_data(content, true);
+    if (r == 0 && offset % BPK_BLOCK != 0)
+        r = bring_block(content, first);
+    if (r == 0 && end % BPK_BLOCK != 0 && (last != first || offset % BPK_BLOCK == 0))
+        r = bring_block(content, last);
+    if (r == 0)
+        r = bpk_io_pwrite(content->fd, offset, buffer, size);
+    if (r < 0)
+        return r;
+    bool mapped = end > content->size;
+    for (uint64_t block = first; block <= last; block++) {
+        if (owns(content, block))
+            continue;
+        mapped = true;
+        r = own(content, block);
+        if (r < 0)
+            return r;
+    }
+    if (end > content->size)
+        content->size = end;
+    content->unsynced = true;
+    *ret_mapped = mapped;
+    return 0;
+}
+
+void bpk_content_set_size(struct bpk_content *content, uint64_t size) {
+    if (size < content->below_limit)
+        content->below_limit = size;
+    if (size < content->size)
+        disown_from(content, blocks_of(size));
+    content->size = size;
+    content->unsynced = true;
+}
+
+int bpk_content_apply_size(struct bpk_content *content) {
+    if (!content->has_data_file)
+        return 0;
+    int r = open_data(content, true);
+    if (r < 0)
+        return r;
+    return ftruncate(content->fd, (off_t)content->size) < 0 ? -errno : 0;
+}
+
+int bpk_content_own_all(struct bpk_content *content) {
+    uint64_t end = blocks_of(content->size);
+    char bytes[BPK_BLOCK];
+    int r = end > 0 ? open_data(content, true) : 0;
+    for (uint64_t block = 0; block < end && r == 0; block++) {
+        size_t n;
+        if (owns(content, block))
+            continue;
+        r = bpk_content_read(content, block * BPK_BLOCK, bytes, BPK_BLOCK, &n);
+        if (r == 0)
+            r = bpk_io_pwrite(content->fd, block * BPK_BLOCK, bytes, n);
+        if (r == 0)
+            r = own(content, block);
+    }
+    if (r == 0) {
+        drop_below(content, false);
+        content->unsynced = true;
+    }
+    return r;
+}
+
+void bpk_content_become_tensor(struct bpk_content *content, struct bpk_pack *pack, uint32_t index) {
+    bpk_content_close(content);
+    if (content->has_data_file)
+        bpk_store_remove_data(content->store, content->id);
+    content->has_data_file = false;
+    drop_map(content);
+    drop_below(content, false);
+    content->pack = bpk_pack_ref(pack);
+    content->index = index;
+    content->below_limit = content->size;
+    content->frozen = false;
+    content->unsynced = false;
+    content->suspect = false;
+}
+
+int bpk_content_sync(struct bpk_content *content) {
+    if (content->unsynced && content->has_data_file) {
+        int r = open_data(content, false);
+        if (r < 0)
+            return r;
+        if (fdatasync(content->fd) < 0)
+            return -errno;
+    }
+    if (content->below)
+        return bpk_content_sync(content->below);
+    return 0;
+}

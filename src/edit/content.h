@@ -1,0 +1,91 @@
+/* The bytes of an edited file: blocks of its own over what shows through from below.
+ *
+ * Copy on write by blocks of 4 KiB: a write takes over the blocks that it touches, and no others.
+ * Below lies nothing (zeros), a tensor of a pack, or another content that a commit has frozen. The
+ * own blocks lie at their own offsets in a sparse data file of the store; which ones they are is
+ * kept in a map, not asked of the filesystem. Bytes past the end of what lies below, and past any
+ * length that the file was ever cut to, are zeros.
+ *
+ * A content is not thread-safe: its owner locks.
+ */
+#ifndef BPK_EDIT_CONTENT_H
+#define BPK_EDIT_CONTENT_H
+
+#include "edit/store.h"
+#include "pack/plan.h"
+
+#define BPK_BLOCK 4096
+
+struct bpk_content {
+    uint64_t id; /* names its data file */
+    unsigned references;
+    struct bpk_store *store;
+
+    /* what shows through; at most one of the two */
+    struct bpk_pack *pack;
+    uint32_t index; /* tensor of `pack` */
+    struct bpk_content *below;
+    uint64_t below_limit; /* bytes of it that show */
+
+    uint64_t size;
+    uint64_t **chunks; /* map of own blocks, BPK_CHUNK_BLOCKS bits a chunk, NULL: none */
+    size_t chunk_count;
+    uint64_t own_blocks;
+    int fd; /* data file, -1 while closed or not there */
+    bool has_data_file;
+    bool frozen;   /* a commit reads it: writes need a content above */
+    bool unsynced; /* written since it was last made durable */
+    bool suspect;  /* power was lost before it was made durable */
+};
+
+/* A content of no bytes. NULL: out of memory. */
+struct bpk_content *bpk_content_new(struct bpk_store *store, uint64_t id);
+
+/* A content that shows tensor `index` of `pack` (takes a reference). */
+struct bpk_content *bpk_content_over_tensor(struct bpk_store *store, uint64_t id,
+                                            struct bpk_pack *pack, uint32_t index);
+
+/* A content that shows `below` (takes a reference), which must not change any more. */
+struct bpk_content *bpk_content_over_content(struct bpk_store *store, uint64_t id,
+                                             struct bpk_content *below);
+
+struct bpk_content *bpk_content_ref(struct bpk_content *content);
+
+/* Drops a reference; with the last one the data file is removed too, if `keep_file` is false. */
+void bpk_content_unref(struct bpk_content *content, bool keep_file);
+
+/* Closes the data file until it is needed again. */
+void bpk_content_close(struct bpk_content *content);
+
+int bpk_content_read(struct bpk_content *content, uint64_t offset, void *buffer, size_t size,
+                     size_t *ret_read);
+
+/* Writes to the data file, then takes over the blocks. Sets *ret_mapped if blocks or the size
+ * changed, so that the change must be journaled before the write is acknowledged. */
+int bpk_content_write(struct bpk_content *content, uint64_t offset, const void *buffer, size_t size,
+                      bool *ret_mapped);
+
+/* In two steps, because the record of it comes first: the journal, then the data file. */
+void bpk_content_set_size(struct bpk_content *content, uint64_t size);
+int bpk_content_apply_size(struct bpk_content *content);
+
+/* Marks the blocks of [offset, offset + size) as own, as a record says. 0 or -ENOMEM. */
+int bpk_content_map(struct bpk_content *content, uint64_t offset, uint64_t size);
+
+/* Takes over every block, so that nothing below is needed any more. */
+int bpk_content_own_all(struct bpk_content *content);
+
+/* Becomes tensor `index` of `pack`, which holds the same bytes. */
+void bpk_content_become_tensor(struct bpk_content *content, struct bpk_pack *pack, uint32_t index);
+
+/* Of a plan's tensor: the run at `offset`. `context` is the content. */
+int bpk_content_next_run(void *context, uint64_t offset, struct bpk_run *ret_run);
+
+/* Makes the data file last. */
+int bpk_content_sync(struct bpk_content *content);
+
+/* Calls `take` for each run of own blocks, in bytes. */
+typedef int bpk_range_fn(void *context, uint64_t offset, uint64_t size);
+int bpk_content_each_own(const struct bpk_content *content, bpk_range_fn *take, void *context);
+
+#endif

@@ -1,0 +1,284 @@
+#include "edit/store.h"
+
+#include "pack/diag.h"
+#include "pack/io.h"
+#include "pack/util.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+static const char journal_name[] = "journal";
+static const char new_journal_name[] = "journal.new";
+
+enum { BOOT_ID_SIZE = 36 };
+
+/* The journal's first bytes. */
+struct head {
+    char magic[8];
+    struct bpk_base_id base;
+    char boot_id[BOOT_ID_SIZE];
+    uint32_t reserved;
+};
+
+struct frame {
+    uint64_t size; /* of the record that follows */
+    uint64_t hash; /* XXH3-64 of it */
+};
+
+static const char magic[8] = {'b', 'p', 'k', 'e', 'd', 'i', 't', '1'};
+
+bool bpk_base_id_equal(const struct bpk_base_id *a, const struct bpk_base_id *b) {
+    return a->ino == b->ino && a->size == b->size && a->mtime_sec == b->mtime_sec &&
+           a->mtime_nsec == b->mtime_nsec && a->hash == b->hash;
+}
+
+/* Zeros where the kernel does not say. */
+static void read_boot_id(char out[BOOT_ID_SIZE]) {
+    memset(out, 0, BOOT_ID_SIZE);
+    _cleanup_close_ int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    size_t n;
+    if (fd >= 0)
+        (void)bpk_io_pread(fd, 0, out, BOOT_ID_SIZE, &n);
+}
+
+static struct head make_head(const struct bpk_base_id *base) {
+    struct head head = {.base = *base};
+    memcpy(head.magic, magic, sizeof(magic));
+    read_boot_id(head.boot_id);
+    return head;
+}
+
+/* ---- the folder ------------------------------------------------------------------------------ */
+
+int bpk_store_init(struct bpk_store *store, int parent, const char *pack_name) {
+    *store = (struct bpk_store){.parent = parent, .folder = -1, .journal = -1};
+    size_t len = strlen(pack_name);
+    int n;
+    if (len + sizeof("..edits") <= NAME_MAX)
+        n = asprintf(&store->name, ".%s.edits", pack_name);
+    else
+        n = asprintf(&store->name, ".%.200s.%016llx.edits", pack_name,
+                     (unsigned long long)XXH3_64bits(pack_name, len));
+    if (n < 0) {
+        store->name = NULL;
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+int bpk_store_open(struct bpk_store *store, struct bpk_diag *diag) {
+    struct stat attr;
+    _cleanup_close_ int folder =
+        openat(store->parent, store->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder < 0 && errno == ENOENT)
+        return -ENOENT;
+    if (folder < 0)
+        return bpk_diag_set(diag, -errno, BPK_NO_OFFSET, "cannot open the edits folder '%s': %s",
+                            store->name, strerror(errno));
+    if (fstat(folder, &attr) < 0)
+        return -errno;
+    if (attr.st_uid != geteuid() || (attr.st_mode & 022))
+        return bpk_diag_set(diag, -EPERM, BPK_NO_OFFSET,
+                            "the edits folder '%s' belongs to somebody else, or others may write "
+                            "into it",
+                            store->name);
+    int journal = openat(folder, journal_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (journal < 0) {
+        int r = -errno;
+        if (r == -ENOENT) /* it was being made, or unmade: there is nothing in it */
+            return -ENOENT;
+        return bpk_diag_set(diag, r, BPK_NO_OFFSET, "cannot open the journal in '%s': %s",
+                            store->name, strerror(-r));
+    }
+    store->folder = bpk_steal_fd(&folder);
+    store->journal = journal;
+    store->end = (uint64_t)lseek(journal, 0, SEEK_END);
+    return 0;
+}
+
+int bpk_store_create(struct bpk_store *store, const struct bpk_base_id *base) {
+    if (store->folder >= 0)
+        return 0;
+    if (mkdirat(store->parent, store->name, 0700) < 0 && errno != EEXIST)
+        return -errno;
+    int folder =
+        openat(store->parent, store->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder < 0)
+        return -errno;
+    store->folder = folder;
+    struct bpk_outbuf none = {0};
+    int r = bpk_store_rewrite(store, base, &none);
+    if (r == 0 && fsync(store->parent) < 0)
+        r = -errno;
+    if (r < 0)
+        (void)bpk_store_remove(store);
+    return r;
+}
+
+void bpk_store_close(struct bpk_store *store) {
+    if (store->journal >= 0)
+        close(store->journal);
+    if (store->folder >= 0)
+        close(store->folder);
+    free(store->name);
+    *store = (struct bpk_store){.parent = -1, .folder = -1, .journal = -1};
+}
+
+int bpk_store_remove(struct bpk_store *store) {
+    int r = 0;
+    int listed = openat(store->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *folder = listed >= 0 ? fdopendir(listed) : NULL;
+    if (!folder)
+        return -errno;
+    /* The journal goes first: without it the rest means nothing. */
+    (void)unlinkat(store->folder, journal_name, 0);
+    const struct dirent *entry;
+    while ((entry = readdir(folder)))
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            (void)unlinkat(store->folder, entry->d_name, 0);
+    closedir(folder);
+    if (unlinkat(store->parent, store->name, AT_REMOVEDIR) < 0 || fsync(store->parent) < 0)
+        r = -errno;
+    if (store->journal >= 0)
+        close(store->journal);
+    close(store->folder);
+    store->journal = -1;
+    store->folder = -1;
+    store->end = 0;
+    return r;
+}
+
+/* ---- the journal ----------------------------------------------------------------------------- */
+
+void bpk_store_frame(struct bpk_outbuf *frames, const struct bpk_outbuf *record) {
+    struct frame frame = {record->len, XXH3_64bits(record->text, record->len)};
+    bpk_out(frames, (const char *)&frame, sizeof(frame));
+    bpk_out(frames, record->text, record->len);
+    frames->failed |= record->failed;
+}
+
+int bpk_store_append(struct bpk_store *store, const struct bpk_outbuf *record) {
+    _cleanup_outbuf_ struct bpk_outbuf frames = {0};
+    bpk_store_frame(&frames, record);
+    if (frames.failed)
+        return -ENOMEM;
+    int r = bpk_io_pwrite(store->journal, store->end, frames.text, frames.len);
+    if (r < 0) {
+        /* A part of a frame would be cut off at replay; without it nothing can follow it. */
+        (void)!ftruncate(store->journal, (off_t)store->end);
+        return r;
+    }
+    store->end += frames.len;
+    return 0;
+}
+
+int bpk_store_sync(struct bpk_store *store) {
+    if (store->folder < 0)
+        return 0;
+    if (store->folder_dirty && fsync(store->folder) < 0)
+        return -errno;
+    store->folder_dirty = false;
+    return fdatasync(store->journal) < 0 ? -errno : 0;
+}
+
+static int take_frames(const uint8_t *bytes, size_t size, bpk_record_fn *take, void *context,
+                       size_t *ret_whole) {
+    size_t at = 0;
+    struct frame frame;
+    while (size - at >= sizeof(frame)) {
+        memcpy(&frame, bytes + at, sizeof(frame));
+        const uint8_t *record = bytes + at + sizeof(frame);
+        if (frame.size > size - at - sizeof(frame) || XXH3_64bits(record, frame.size) != frame.hash)
+            break;
+        int r = take(context, record, frame.size);
+        if (r < 0)
+            return r;
+        at += sizeof(frame) + frame.size;
+    }
+    *ret_whole = at;
+    return 0;
+}
+
+int bpk_store_replay(struct bpk_store *store, struct bpk_base_id *ret_base, bool *ret_same_boot,
+                     bpk_record_fn *take, void *context) {
+    struct head head;
+    char boot_id[BOOT_ID_SIZE];
+    size_t n;
+    _cleanup_free_ uint8_t *bytes = malloc(store->end > 0 ? store->end : 1);
+    if (!bytes)
+        return -ENOMEM;
+    int r = bpk_io_pread(store->journal, 0, bytes, store->end, &n);
+    if (r < 0)
+        return r;
+    if (n < sizeof(head) || memcmp(bytes, magic, sizeof(magic)) != 0)
+        return -EBADMSG;
+    memcpy(&head, bytes, sizeof(head));
+    size_t whole = 0;
+    if (take)
+        r = take_frames(bytes + sizeof(head), n - sizeof(head), take, context, &whole);
+    if (r < 0)
+        return r;
+    if (take)
+        store->end = sizeof(head) + whole;
+    read_boot_id(boot_id);
+    *ret_base = head.base;
+    *ret_same_boot = memcmp(boot_id, head.boot_id, sizeof(boot_id)) == 0;
+    return 0;
+}
+
+int bpk_store_rewrite(struct bpk_store *store, const struct bpk_base_id *base,
+                      const struct bpk_outbuf *frames) {
+    struct head head = make_head(base);
+    _cleanup_close_ int journal = openat(store->folder, new_journal_name,
+                                         O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (journal < 0)
+        return -errno;
+    int r = bpk_io_pwrite(journal, 0, &head, sizeof(head));
+    if (r == 0 && frames->len > 0)
+        r = bpk_io_pwrite(journal, sizeof(head), frames->text, frames->len);
+    if (r == 0 && fsync(journal) < 0)
+        r = -errno;
+    if (r == 0 && renameat(store->folder, new_journal_name, store->folder, journal_name) < 0)
+        r = -errno;
+    if (r == 0 && fsync(store->folder) < 0)
+        r = -errno;
+    if (r < 0)
+        return r;
+    if (store->journal >= 0)
+        close(store->journal);
+    store->journal = bpk_steal_fd(&journal);
+    store->end = sizeof(head) + frames->len;
+    store->folder_dirty = false;
+    return 0;
+}
+
+/* ---- data files ------------------------------------------------------------------------------ */
+
+static void data_name(uint64_t id, char out[24]) {
+    (void)snprintf(out, 24, "c%llu", (unsigned long long)id);
+}
+
+int bpk_store_open_data(struct bpk_store *store, uint64_t id, bool create) {
+    char name[24];
+    data_name(id, name);
+    int fd =
+        openat(store->folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT : 0), 0600);
+    if (fd < 0)
+        return -errno;
+    if (create)
+        store->folder_dirty = true;
+    return fd;
+}
+
+void bpk_store_remove_data(struct bpk_store *store, uint64_t id) {
+    char name[24];
+    data_name(id, name);
+    if (store->folder >= 0)
+        (void)unlinkat(store->folder, name, 0);
+}

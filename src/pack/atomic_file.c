@@ -1,0 +1,247 @@
+#include "pack/atomic_file.h"
+
+#include "pack/diag.h"
+#include "pack/util.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/xattr.h>
+
+#ifndef RENAME_EXCHANGE
+#define RENAME_EXCHANGE (1 << 1)
+#endif
+
+bool bpk_same_file(const struct stat *a, const struct stat *b) {
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+static int fail(struct bpk_diag *diag, int r, const char *what) {
+    return bpk_diag_set(diag, r, BPK_NO_OFFSET, "%s: %s", what, strerror(-r));
+}
+
+/* ---- begin ----------------------------------------------------------------------------------- */
+
+/* Where a path leads, whether the file itself is there or not. */
+static char *resolve(const char *path) {
+    char *whole = realpath(path, NULL);
+    if (whole || errno != ENOENT)
+        return whole;
+    const char *slash = strrchr(path, '/');
+    _cleanup_free_ char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    _cleanup_free_ char *real = folder ? realpath(folder, NULL) : NULL;
+    if (real && asprintf(&whole, "%s/%s", real, slash ? slash + 1 : path) < 0)
+        whole = NULL;
+    return whole;
+}
+
+int bpk_open_folder(const char *path, int *ret_folder, char **ret_name) {
+    _cleanup_free_ char *whole = resolve(path);
+    if (!whole)
+        return -errno;
+    char *slash = strrchr(whole, '/');
+    char *name = strdup(slash + 1);
+    if (!name)
+        return -ENOMEM;
+    slash[slash == whole ? 1 : 0] = '\0';
+    int folder = open(whole, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0) {
+        int r = -errno;
+        free(name);
+        return r;
+    }
+    *ret_folder = folder;
+    *ret_name = name;
+    return 0;
+}
+
+/* ".NAME.XXXXXXXXXXXXXXXX.tmp", NAME cut where it would be too long. */
+static void make_temp_name(const char *name, char out[256]) {
+    uint64_t random = 0;
+    if (getrandom(&random, sizeof(random), 0) < 0)
+        random = (uint64_t)getpid() << 32 ^ (uint64_t)(uintptr_t)out;
+    (void)snprintf(out, 256, ".%.*s.%016llx.tmp", NAME_MAX - 22, name, (unsigned long long)random);
+}
+
+static int create_temp(struct bpk_atomic_file *file) {
+    for (int tries = 0; tries < 100; tries++) {
+        make_temp_name(file->name, file->temp);
+        file->fd = openat(file->folder, file->temp,
+                          O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (file->fd >= 0)
+            return flock(file->fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
+        if (errno != EEXIST)
+            break;
+    }
+    file->temp[0] = '\0';
+    return -errno;
+}
+
+int bpk_atomic_begin(const char *path, const struct stat *old, struct bpk_atomic_file *ret_file,
+                     struct bpk_diag *diag) {
+    struct bpk_atomic_file file = {.folder = -1, .fd = -1, .has_old = old != NULL};
+    if (old)
+        file.old = *old;
+    int r = bpk_open_folder(path, &file.folder, &file.name);
+    if (r < 0)
+        return fail(diag, r, "cannot open the folder");
+    r = create_temp(&file);
+    if (r < 0) {
+        bpk_atomic_end(&file);
+        return fail(diag, r, "cannot make a temporary file beside it");
+    }
+    *ret_file = file;
+    return 0;
+}
+
+/* ---- seal ------------------------------------------------------------------------------------ */
+
+/* Attributes that a copy of the file is to have: the users' own and the ACL. */
+static bool is_carried(const char *name) {
+    return strncmp(name, "user.", 5) == 0 || strcmp(name, "system.posix_acl_access") == 0 ||
+           strcmp(name, "security.selinux") == 0;
+}
+
+static int copy_attribute(int from, int to, const char *name) {
+    ssize_t size = fgetxattr(from, name, NULL, 0);
+    if (size < 0)
+        return errno == ENODATA || errno == ENOTSUP ? 0 : -errno;
+    _cleanup_free_ char *value = malloc((size_t)size + 1);
+    if (!value)
+        return -ENOMEM;
+    size = fgetxattr(from, name, value, (size_t)size);
+    if (size < 0)
+        return -errno;
+    if (fsetxattr(to, name, value, (size_t)size, 0) == 0)
+        return 0;
+    return strncmp(name, "user.", 5) == 0 ? -errno : 0;
+}
+
+static int copy_attributes(int from, int to) {
+    ssize_t size = flistxattr(from, NULL, 0);
+    if (size <= 0)
+        return size < 0 && errno != ENOTSUP ? -errno : 0;
+    _cleanup_free_ char *names = malloc((size_t)size + 1);
+    if (!names)
+        return -ENOMEM;
+    size = flistxattr(from, names, (size_t)size);
+    if (size < 0)
+        return -errno;
+    names[size] = '\0';
+    for (char *name = names; name < names + size; name += strlen(name) + 1) {
+        int r = is_carried(name) ? copy_attribute(from, to, name) : 0;
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int copy_owner(int fd, const struct stat *from, bool ignore_owner) {
+    struct stat now;
+    if (fstat(fd, &now) < 0)
+        return -errno;
+    if (now.st_uid == from->st_uid && now.st_gid == from->st_gid)
+        return 0;
+    if (fchown(fd, from->st_uid, from->st_gid) == 0)
+        return 0;
+    return ignore_owner ? 0 : -errno;
+}
+
+/* The owner comes before the mode, which a change of owner may cut; the ACL before the mode too,
+ * whose group bits are its mask. */
+static int copy_identity(int fd, int from, bool ignore_owner) {
+    struct stat attr;
+    if (from < 0) {
+        mode_t mask = umask(0);
+        (void)umask(mask);
+        return fchmod(fd, 0666 & ~mask) < 0 ? -errno : 0;
+    }
+    if (fstat(from, &attr) < 0)
+        return -errno;
+    int r = copy_owner(fd, &attr, ignore_owner);
+    if (r == 0)
+        r = copy_attributes(from, fd);
+    if (r == 0 && fchmod(fd, attr.st_mode & 07777) < 0)
+        r = -errno;
+    return r;
+}
+
+int bpk_atomic_seal(struct bpk_atomic_file *file, int from, bool ignore_owner,
+                    struct bpk_diag *diag) {
+    int r = copy_identity(file->fd, from, ignore_owner);
+    if (r < 0)
+        return fail(diag, r, "cannot give the new file the old one's owner, mode and attributes");
+    if (fsync(file->fd) < 0)
+        return fail(diag, -errno, "cannot write to the disk");
+    return 0;
+}
+
+/* ---- publish --------------------------------------------------------------------------------- */
+
+static int stale(struct bpk_diag *diag) {
+    return bpk_diag_set(diag, -ESTALE, BPK_NO_OFFSET,
+                        "the file was changed or replaced by somebody else; nothing was written "
+                        "over it");
+}
+
+static bool is_old(const struct bpk_atomic_file *file, const char *name) {
+    struct stat now;
+    return fstatat(file->folder, name, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
+           bpk_same_file(&now, &file->old);
+}
+
+/* The two files change places; what came out is looked at once more, so that a file that somebody
+ * put there in the last moment is put back. */
+static int exchange(struct bpk_atomic_file *file, struct bpk_diag *diag) {
+    if (renameat2(file->folder, file->temp, file->folder, file->name, RENAME_EXCHANGE) < 0) {
+        if (errno != EINVAL && errno != ENOSYS)
+            return errno == ENOENT ? stale(diag) : fail(diag, -errno, "cannot replace the file");
+        if (renameat(file->folder, file->temp, file->folder, file->name) < 0)
+            return fail(diag, -errno, "cannot replace the file");
+        file->temp[0] = '\0';
+        return 0;
+    }
+    if (is_old(file, file->temp))
+        return 0;
+    if (renameat2(file->folder, file->temp, file->folder, file->name, RENAME_EXCHANGE) < 0)
+        return fail(diag, -errno, "cannot put back the file that was there");
+    return stale(diag);
+}
+
+static int put_new(struct bpk_atomic_file *file, struct bpk_diag *diag) {
+    if (renameat2(file->folder, file->temp, file->folder, file->name, RENAME_NOREPLACE) == 0) {
+        file->temp[0] = '\0';
+        return 0;
+    }
+    return fail(diag, -errno, "cannot make the file");
+}
+
+int bpk_atomic_publish(struct bpk_atomic_file *file, struct bpk_diag *diag) {
+    if (file->has_old && !is_old(file, file->name))
+        return stale(diag);
+    int r = file->has_old ? exchange(file, diag) : put_new(file, diag);
+    if (r < 0)
+        return r;
+    if (fsync(file->folder) < 0)
+        return fail(diag, -errno, "the file was replaced, but syncing its folder failed");
+    if (file->temp[0] != '\0')
+        (void)unlinkat(file->folder, file->temp, 0);
+    file->temp[0] = '\0';
+    return 0;
+}
+
+void bpk_atomic_end(struct bpk_atomic_file *file) {
+    if (file->temp[0] != '\0' && file->folder >= 0)
+        (void)unlinkat(file->folder, file->temp, 0);
+    if (file->fd >= 0)
+        close(file->fd);
+    if (file->folder >= 0)
+        close(file->folder);
+    free(file->name);
+    *file = (struct bpk_atomic_file){.folder = -1, .fd = -1};
+}

@@ -1,0 +1,50 @@
+/* Replacing a file in one step.
+ *
+ * Life of a replacement: begin (a temporary file beside the target, of our own, locked) → the
+ * caller writes → seal (owner, mode, attributes as the old file's; fsync) → publish (the old and
+ * the new file change places, what came out is checked, the folder is synced, the old file goes).
+ * Before publish nothing has changed; abort takes the temporary file away. At any instant the
+ * target's name holds the whole old file or the whole new one.
+ *
+ * The folder is held open from begin on, so that a folder that is moved or a symbolic link that is
+ * changed meanwhile leads nowhere else.
+ */
+#ifndef BPK_PACK_ATOMIC_FILE_H
+#define BPK_PACK_ATOMIC_FILE_H
+
+#include "bpk.h"
+
+struct bpk_atomic_file {
+    int folder; /* of the target, O_PATH or O_RDONLY */
+    char *name; /* the target's, in the folder; symbolic links are followed before */
+    char temp[256];
+    int fd;       /* the new file, open for reading and writing, locked */
+    bool has_old; /* a file is to be replaced: `old` is its identity */
+    struct stat old;
+};
+
+/* Whether two stats are of the same file with the same content as far as can be seen: device,
+ * inode, size, mtime. */
+bool bpk_same_file(const struct stat *a, const struct stat *b);
+
+/* Opens the folder of `path`, following symbolic links to where the file really is. The name is
+ * allocated. 0 or -errno. */
+int bpk_open_folder(const char *path, int *ret_folder, char **ret_name);
+
+/* Begins. `old` is the file that is to be replaced, NULL if there must be none. */
+int bpk_atomic_begin(const char *path, const struct stat *old, struct bpk_atomic_file *ret_file,
+                     struct bpk_diag *diag);
+
+/* Owner, group, mode, user attributes, ACL of `from` (an fd; -1: mode 0666 less the umask), then
+ * fsync. `ignore_owner`: an owner that cannot be given is left out. */
+int bpk_atomic_seal(struct bpk_atomic_file *file, int from, bool ignore_owner,
+                    struct bpk_diag *diag);
+
+/* Publishes. -ESTALE if the target is no longer what begin was told, -EEXIST if there is one where
+ * none was to be: it is then left as it is. After success the file is the caller's old fd. */
+int bpk_atomic_publish(struct bpk_atomic_file *file, struct bpk_diag *diag);
+
+/* Takes the temporary file away, if it was not published, and frees. */
+void bpk_atomic_end(struct bpk_atomic_file *file);
+
+#endif

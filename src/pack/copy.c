@@ -1,0 +1,112 @@
+#include "pack/copy.h"
+
+#include "pack/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum {
+    BUFFER_SIZE = 1 << 20,
+    /* Writeback is started every so many bytes, so that the fsync at the end finds little to do. */
+    WRITEBACK_EVERY = 16 << 20,
+};
+
+static int clone_range(int from, uint64_t from_offset, int to, uint64_t to_offset, uint64_t size) {
+    struct file_clone_range range = {
+        .src_fd = from,
+        .src_offset = from_offset,
+        .src_length = size,
+        .dest_offset = to_offset,
+    };
+    return ioctl(to, FICLONERANGE, &range) == 0 ? 0 : -errno;
+}
+
+bool bpk_copy_can_clone(int from, int to) {
+    bool can = clone_range(from, 0, to, 0, BPK_CLONE_BLOCK) == 0;
+    return ftruncate(to, 0) == 0 && can;
+}
+
+void bpk_copier_clear(struct bpk_copier *copier) {
+    free(copier->buffer);
+    copier->buffer = NULL;
+}
+
+int bpk_copier_write(struct bpk_copier *copier, uint64_t to_offset, const void *bytes,
+                     size_t size) {
+    int r = bpk_io_pwrite(copier->to, to_offset, bytes, size);
+    if (r < 0)
+        return r;
+    copier->copied += size;
+    copier->unsynced += size;
+    if (copier->unsynced >= WRITEBACK_EVERY) {
+        /* Only a hint: the fsync will tell of any fault. */
+        (void)sync_file_range(copier->to, 0, 0, SYNC_FILE_RANGE_WRITE);
+        copier->unsynced = 0;
+    }
+    return 0;
+}
+
+/* Bytes from `offset` on that are a hole, at most `size`; 0 also where the file has ended. */
+static uint64_t hole_size(int fd, uint64_t offset, uint64_t size) {
+    off_t data = lseek(fd, (off_t)offset, SEEK_DATA);
+    if (data >= 0)
+        return (uint64_t)data - offset < size ? (uint64_t)data - offset : size;
+    off_t end = errno == ENXIO ? lseek(fd, 0, SEEK_END) : 0;
+    return end > 0 && (uint64_t)end >= offset + size ? size : 0;
+}
+
+static int copy_plain(struct bpk_copier *copier, int from, uint64_t from_offset, uint64_t to_offset,
+                      uint64_t size) {
+    if (size > 0 && !copier->buffer)
+        copier->buffer = malloc(BUFFER_SIZE);
+    if (size > 0 && !copier->buffer)
+        return -ENOMEM;
+    while (size > 0) {
+        uint64_t hole = hole_size(from, from_offset, size);
+        if (hole > 0) { /* the new file has zeros there already */
+            from_offset += hole;
+            to_offset += hole;
+            size -= hole;
+            continue;
+        }
+        size_t wanted = size < BUFFER_SIZE ? (size_t)size : BUFFER_SIZE;
+        size_t n;
+        int r = bpk_io_pread(from, from_offset, copier->buffer, wanted, &n);
+        if (r == 0 && n < wanted)
+            r = -ESTALE;
+        if (r == 0)
+            r = bpk_copier_write(copier, to_offset, copier->buffer, n);
+        if (r < 0)
+            return r;
+        from_offset += n;
+        to_offset += n;
+        size -= n;
+    }
+    return 0;
+}
+
+int bpk_copier_range(struct bpk_copier *copier, int from, uint64_t from_offset, uint64_t to_offset,
+                     uint64_t size) {
+    uint64_t head = (BPK_CLONE_BLOCK - from_offset % BPK_CLONE_BLOCK) % BPK_CLONE_BLOCK;
+    bool alike = from_offset % BPK_CLONE_BLOCK == to_offset % BPK_CLONE_BLOCK;
+    if (copier->clone && alike && size >= head + BPK_CLONE_BLOCK) {
+        uint64_t whole = (size - head) / BPK_CLONE_BLOCK * BPK_CLONE_BLOCK;
+        int r = copy_plain(copier, from, from_offset, to_offset, head);
+        if (r < 0)
+            return r;
+        r = clone_range(from, from_offset + head, copier->to, to_offset + head, whole);
+        if (r == 0) {
+            copier->cloned += whole;
+            head += whole;
+        }
+        /* Another filesystem, or one that cannot after all: copy the rest. */
+        from_offset += head;
+        to_offset += head;
+        size -= head;
+    }
+    return copy_plain(copier, from, from_offset, to_offset, size);
+}

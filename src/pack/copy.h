@@ -1,0 +1,36 @@
+/* Moving ranges of bytes between files: by sharing blocks where the filesystem can, else by
+ * reading and writing, never a whole tensor in memory. */
+#ifndef BPK_PACK_COPY_H
+#define BPK_PACK_COPY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Blocks that filesystems share are multiples of this. */
+#define BPK_CLONE_BLOCK 4096
+
+/* Whether blocks of `from` can be shared with `to`: tried with the first block of `from`. What is
+ * in `to` is lost. */
+bool bpk_copy_can_clone(int from, int to);
+
+struct bpk_copier {
+    int to;
+    bool clone;      /* bpk_copy_can_clone */
+    uint64_t copied; /* bytes written from memory so far */
+    uint64_t cloned; /* bytes shared so far */
+    uint64_t unsynced;
+    void *buffer; /* own; freed by bpk_copier_clear */
+};
+
+void bpk_copier_clear(struct bpk_copier *copier);
+
+/* Copies [from_offset, from_offset + size) to `to_offset`, where `to` is zero: holes are left out.
+ * -ESTALE if `from` ends before. */
+int bpk_copier_range(struct bpk_copier *copier, int from, uint64_t from_offset, uint64_t to_offset,
+                     uint64_t size);
+
+/* Writes bytes from memory. 0 or -errno. */
+int bpk_copier_write(struct bpk_copier *copier, uint64_t to_offset, const void *bytes, size_t size);
+
+#endif

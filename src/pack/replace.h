@@ -1,0 +1,24 @@
+/* Putting a planned pack in the place of an old one, in one step: temporary file, write, seal,
+ * verify, publish. Nothing has changed unless it returns 0. */
+#ifndef BPK_PACK_REPLACE_H
+#define BPK_PACK_REPLACE_H
+
+#include "pack/atomic_file.h"
+#include "pack/writer.h"
+
+struct bpk_replace_options {
+    bool ignore_owner; /* an owner that cannot be given is left out */
+    struct bpk_progress progress;
+    /* Called when the new file is whole and on the disk, before it takes the old one's place;
+     * `path` opens it. A negative return stops everything and becomes the result. May be NULL. */
+    int (*before_publish)(void *context, const char *path, struct bpk_diag *diag);
+    void *context;
+};
+
+/* Writes `plan` (not placed yet) to `path` in the place of plan->base, whose file must be what is
+ * there; a plan without base makes a new file, and refuses if there is one. -ESTALE: somebody else
+ * changed the file. -ENOSPC, -EFBIG and others: `diag` says what. */
+int bpk_replace(struct bpk_plan *plan, const char *path, const struct bpk_replace_options *options,
+                struct bpk_written *ret_written, struct bpk_diag *diag);
+
+#endif
