@@ -38,6 +38,8 @@ static bool is_indexed(const struct bpk_node *node) {
 }
 
 uint64_t bpk_node_number(const struct bpk_node *node) {
+    if (node->kind == BPK_NODE_EDITED)
+        return node->number;
     if (!is_indexed(node))
         return (uint64_t)node->kind;
     return (uint64_t)node->kind << KIND_SHIFT | (uint64_t)node->segments << SEGMENTS_SHIFT |
@@ -46,6 +48,10 @@ uint64_t bpk_node_number(const struct bpk_node *node) {
 
 int bpk_node_from_number(const struct bpk_mount *mount, uint64_t number,
                          struct bpk_node *ret_node) {
+    if (number >= BPK_FIRST_NEW_NUMBER && mount->edits) {
+        *ret_node = (struct bpk_node){.kind = BPK_NODE_EDITED, .number = number};
+        return 0;
+    }
     struct bpk_node node = {.kind = (enum bpk_node_kind)number};
     if (number >> KIND_SHIFT != 0) {
         node.kind = (enum bpk_node_kind)(number >> KIND_SHIFT);
@@ -53,7 +59,8 @@ int bpk_node_from_number(const struct bpk_mount *mount, uint64_t number,
         node.index = (uint32_t)number;
     }
     uint32_t limit = node.kind == BPK_NODE_KEY ? mount->info.metadata_entries : mount->info.tensors;
-    bool known = node.kind >= BPK_NODE_ROOT && node.kind <= BPK_NODE_SIDECAR_LINK;
+    bool known = node.kind >= BPK_NODE_ROOT && node.kind <= BPK_NODE_SIDECAR_LINK &&
+                 node.kind != BPK_NODE_EDITED;
     if (!known || bpk_node_number(&node) != number || (is_indexed(&node) && node.index >= limit))
         return -ESTALE;
     *ret_node = node;
@@ -77,6 +84,7 @@ static const struct fixed_entry root_entries[] = {
 
 static const struct fixed_entry control_entries[] = {
     {"status.json", BPK_NODE_STATUS_JSON, true},
+    {"control", BPK_NODE_COMMAND, true},
     {NULL, 0, false},
 };
 
@@ -124,6 +132,13 @@ static int lookup_tensor(const struct bpk_mount *mount, struct bpk_str name,
     return r;
 }
 
+/* Whether a listing of the pack's own names shows this one: what was touched is listed by the
+ * edits. */
+static bool is_untouched(const struct bpk_mount *mount, enum bpk_folder folder, const char *name) {
+    uint64_t number;
+    return !mount->edits || bpk_edits_lookup(mount->edits, folder, name, &number) == BPK_FOUND_BASE;
+}
+
 static bool next_tensor(const struct bpk_mount *mount, uint64_t *cursor,
                         char ret_name[BPK_FILE_NAME_BUF], struct bpk_node *ret_node) {
     if (*cursor / 2 >= mount->info.tensors)
@@ -166,7 +181,8 @@ static struct bpk_node from_tree(const struct bpk_tree_node *place) {
         [BPK_TREE_TENSOR] = BPK_NODE_LINK,
         [BPK_TREE_SIDECAR] = BPK_NODE_SIDECAR_LINK,
     };
-    return (struct bpk_node){kinds[place->kind], place->segments, place->tensor};
+    return (struct bpk_node){
+        .kind = kinds[place->kind], .segments = place->segments, .index = place->tensor};
 }
 
 static struct bpk_tree_node to_tree(const struct bpk_node *folder) {
@@ -196,11 +212,9 @@ static bool next_in_tree(const struct bpk_mount *mount, const struct bpk_node *f
 
 /* ---- any folder ------------------------------------------------------------------------------ */
 
-int bpk_node_lookup(const struct bpk_mount *mount, const struct bpk_node *folder, const char *name,
-                    struct bpk_node *ret_node) {
+static int lookup_unedited(const struct bpk_mount *mount, const struct bpk_node *folder,
+                           const char *name, struct bpk_node *ret_node) {
     struct bpk_str text = {name, strlen(name)};
-    if (text.len > NAME_LIMIT)
-        return -ENAMETOOLONG;
     switch (folder->kind) {
     case BPK_NODE_ROOT:
     case BPK_NODE_CONTROL:
@@ -214,6 +228,100 @@ int bpk_node_lookup(const struct bpk_mount *mount, const struct bpk_node *folder
     default:
         return -ENOTDIR;
     }
+}
+
+int bpk_node_lookup(const struct bpk_mount *mount, const struct bpk_node *folder, const char *name,
+                    struct bpk_node *ret_node) {
+    enum bpk_folder edit_folder;
+    uint64_t number;
+    if (strlen(name) > NAME_LIMIT)
+        return -ENAMETOOLONG;
+    if (!mount->edits || !bpk_node_edit_folder(folder, &edit_folder))
+        return lookup_unedited(mount, folder, name, ret_node);
+    switch (bpk_edits_lookup(mount->edits, edit_folder, name, &number)) {
+    case BPK_FOUND_FILE:
+        return bpk_node_from_number(mount, number, ret_node);
+    case BPK_FOUND_BASE:
+        return lookup_unedited(mount, folder, name, ret_node);
+    case BPK_FOUND_NOTHING:
+        break;
+    }
+    /* The root has folders, too, which are nobody's edits. */
+    int r =
+        folder->kind == BPK_NODE_ROOT ? lookup_unedited(mount, folder, name, ret_node) : -ENOENT;
+    return r == 0 && bpk_node_is_editable(ret_node) ? -ENOENT : r;
+}
+
+/* ---- what the edits know --------------------------------------------------------------------- */
+
+bool bpk_node_edit_folder(const struct bpk_node *node, enum bpk_folder *ret_folder) {
+    switch (node->kind) {
+    case BPK_NODE_ROOT:
+        *ret_folder = BPK_IN_ROOT;
+        return true;
+    case BPK_NODE_TENSORS:
+        *ret_folder = BPK_IN_TENSORS;
+        return true;
+    case BPK_NODE_METADATA:
+        *ret_folder = BPK_IN_METADATA;
+        return true;
+    default:
+        return false;
+    }
+}
+
+bool bpk_node_is_editable(const struct bpk_node *node) {
+    switch (node->kind) {
+    case BPK_NODE_TENSOR:
+    case BPK_NODE_SIDECAR:
+    case BPK_NODE_KEY:
+    case BPK_NODE_METADATA_JSON:
+    case BPK_NODE_SCALARS_JSON:
+    case BPK_NODE_EDITED:
+        return true;
+    default:
+        return false;
+    }
+}
+
+struct bpk_place bpk_node_place(const struct bpk_mount *mount, const struct bpk_node *node,
+                                char name[BPK_FILE_NAME_BUF + 8]) {
+    struct bpk_place place = {.name = name, .number = bpk_node_number(node)};
+    size_t len;
+    switch (node->kind) {
+    case BPK_NODE_TENSOR:
+    case BPK_NODE_SIDECAR:
+        place.folder = BPK_IN_TENSORS;
+        len = bpk_names_file(mount->tensor_names, node->index, name);
+        if (node->kind == BPK_NODE_SIDECAR)
+            strcpy(name + len, ".json");
+        break;
+    case BPK_NODE_KEY:
+        place.folder = BPK_IN_METADATA;
+        bpk_names_file(mount->key_names, node->index, name);
+        break;
+    case BPK_NODE_METADATA_JSON:
+        strcpy(name, "metadata.json");
+        break;
+    case BPK_NODE_SCALARS_JSON:
+        strcpy(name, "scalars.json");
+        break;
+    default:
+        place.name = NULL;
+        break;
+    }
+    return place;
+}
+
+uint64_t bpk_node_number_of(enum bpk_folder folder, const char *name, const void *mount) {
+    static const enum bpk_node_kind kinds[] = {
+        [BPK_IN_ROOT] = BPK_NODE_ROOT,
+        [BPK_IN_TENSORS] = BPK_NODE_TENSORS,
+        [BPK_IN_METADATA] = BPK_NODE_METADATA,
+    };
+    struct bpk_node parent = {.kind = kinds[folder]};
+    struct bpk_node node;
+    return lookup_unedited(mount, &parent, name, &node) == 0 ? bpk_node_number(&node) : 0;
 }
 
 static struct bpk_node parent_of(const struct bpk_mount *mount, const struct bpk_node *folder) {
@@ -254,4 +362,17 @@ bool bpk_node_next(const struct bpk_mount *mount, const struct bpk_node *folder,
     }
     *cursor = at + DOTS;
     return found;
+}
+
+bool bpk_node_next_untouched(const struct bpk_mount *mount, const struct bpk_node *folder,
+                             uint64_t *cursor, char ret_name[BPK_FILE_NAME_BUF],
+                             struct bpk_node *ret_node) {
+    enum bpk_folder edit_folder;
+    bool edited = bpk_node_edit_folder(folder, &edit_folder);
+    while (bpk_node_next(mount, folder, cursor, ret_name, ret_node)) {
+        if (!edited || !bpk_node_is_editable(ret_node) ||
+            is_untouched(mount, edit_folder, ret_name))
+            return true;
+    }
+    return false;
 }

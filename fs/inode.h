@@ -5,6 +5,11 @@
  * into 64 bits, so that no table is kept, no number can dangle, and forget has nothing to free: a
  * mount of 100,000 tensors costs no more than one of ten. Numbers are the same in every mount of
  * the same pack.
+ *
+ * In a writable mount that holds for what was never touched. What was is in the edits' tables: a
+ * file that was moved keeps its number under its new name, and a new file has a number from
+ * BPK_FIRST_NEW_NUMBER on. So a name is asked of the edits first, and a number that the edits do
+ * not know is good only while its own name still leads to it.
  */
 #ifndef BPKFS_INODE_H
 #define BPKFS_INODE_H
@@ -25,6 +30,8 @@ enum bpk_node_kind {
     BPK_NODE_SCALARS_JSON,
     BPK_NODE_INDEX_TSV,
     BPK_NODE_STATUS_JSON,
+    BPK_NODE_COMMAND, /* .bpkfs/control */
+    BPK_NODE_EDITED,  /* number: a file that the pack did not have when it was mounted */
     /* symbolic links in tree/; segments: of the folder that they are in */
     BPK_NODE_LINK,
     BPK_NODE_SIDECAR_LINK,
@@ -34,6 +41,7 @@ struct bpk_node {
     enum bpk_node_kind kind;
     unsigned segments;
     uint32_t index;
+    uint64_t number; /* EDITED only */
 };
 
 bool bpk_node_is_folder(const struct bpk_node *node);
@@ -52,5 +60,23 @@ int bpk_node_lookup(const struct bpk_mount *mount, const struct bpk_node *folder
  * gives the same entry. False at the end. */
 bool bpk_node_next(const struct bpk_mount *mount, const struct bpk_node *folder, uint64_t *cursor,
                    char ret_name[BPK_FILE_NAME_BUF], struct bpk_node *ret_node);
+
+/* The same, without the names that were touched by edits. */
+bool bpk_node_next_untouched(const struct bpk_mount *mount, const struct bpk_node *folder,
+                             uint64_t *cursor, char ret_name[BPK_FILE_NAME_BUF],
+                             struct bpk_node *ret_node);
+
+/* The folder of the edits that a node is; false for those that cannot be written to. */
+bool bpk_node_edit_folder(const struct bpk_node *node, enum bpk_folder *ret_folder);
+
+/* Whether the edits may know the file: tensors, sidecars, keys, the JSON files, new files. */
+bool bpk_node_is_editable(const struct bpk_node *node);
+
+/* The node as the edits know it. `name` is a buffer for the place to point to. */
+struct bpk_place bpk_node_place(const struct bpk_mount *mount, const struct bpk_node *node,
+                                char name[BPK_FILE_NAME_BUF + 8]);
+
+/* The number of a file of the pack as it was mounted; for bpk_edits_options. */
+uint64_t bpk_node_number_of(enum bpk_folder folder, const char *name, const void *mount);
 
 #endif

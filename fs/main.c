@@ -1,5 +1,6 @@
 /* bpkfs: mounts a pack. The order matters: the pack is known to be good before anything is
  * mounted, and mounted before the daemon goes to the background. */
+#include "control.h"
 #include "log.h"
 #include "mountpoint.h"
 #include "ops.h"
@@ -7,12 +8,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <fuse_log.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { EXIT_REFUSED = 1 };
+enum { EXIT_REFUSED = 1, EXIT_USAGE = 2 };
 
 /* A daemon started without some of its standard streams must not have a file of its own there. */
 static void keep_standard_fds(void) {
@@ -39,10 +42,10 @@ static int add_option(struct fuse_args *args, const char *name, const char *valu
 }
 
 static int add_options(struct fuse_args *args, const struct bpk_options *options,
-                       const char *pack_path) {
+                       const char *pack_path, bool read_only) {
     int r = add_option(args, "fsname", pack_path);
     if (r == 0)
-        r = fuse_opt_add_arg(args, "-osubtype=bpkfs,ro");
+        r = fuse_opt_add_arg(args, read_only ? "-osubtype=bpkfs,ro" : "-osubtype=bpkfs,rw");
     if (r == 0 && options->allow_other)
         r = fuse_opt_add_arg(args, "-oallow_other");
     if (r == 0 && (options->allow_other || options->default_permissions))
@@ -80,19 +83,22 @@ static int serve(struct fuse_session *session, const struct bpk_options *options
 static int mount_and_serve(struct fuse_args *args, const struct bpk_options *options,
                            struct bpk_mount *mount) {
     struct bpk_mountpoint point;
-    if (add_options(args, options, mount->pack_path) < 0) {
+    if (add_options(args, options, mount->real_path, !mount->edits) < 0) {
         bpk_log("out of memory");
         return EXIT_REFUSED;
     }
     bpk_signals_block();
     struct fuse_session *session = fuse_session_new(args, &bpk_ops, sizeof(bpk_ops), mount);
     if (!session)
-        return EXIT_REFUSED; /* libfuse has said why */
+        return EXIT_USAGE; /* an option that nobody knows; libfuse has said which */
+    mount->session = session;
     int status = EXIT_REFUSED;
     if (bpk_mountpoint_prepare(options->mountpoint, options->pack, &point) == 0) {
         if (fuse_session_mount(session, point.path) == 0) {
             status = serve(session, options, &point);
             fuse_session_unmount(session);
+            int edits_status = bpk_control_finish(mount);
+            status = edits_status != 0 ? edits_status : status;
         }
         bpk_mountpoint_finish(&point);
     }
@@ -100,11 +106,26 @@ static int mount_and_serve(struct fuse_args *args, const struct bpk_options *opt
     return status;
 }
 
+/* libfuse's own messages, under our name. */
+static void log_fuse(enum fuse_log_level level, const char *format, va_list args) {
+    char message[512];
+    (void)vsnprintf(message, sizeof(message), format, args);
+    if (level >= FUSE_LOG_INFO) { /* -d */
+        (void)fputs(message, stderr);
+        return;
+    }
+    size_t len = strlen(message);
+    if (len > 0 && message[len - 1] == '\n')
+        message[len - 1] = '\0';
+    bpk_log("%s", strncmp(message, "fuse: ", 6) == 0 ? message + 6 : message);
+}
+
 int main(int argc, char **argv) {
     struct fuse_args args = FUSE_ARGS_INIT(argc, argv);
     struct bpk_options options;
     struct bpk_mount mount;
     keep_standard_fds();
+    fuse_set_log_func(log_fuse);
     int status = bpk_options_parse(&args, &options);
     if (status == 0 && options.show_help) {
         bpk_options_help();

@@ -3,19 +3,23 @@
 #ifndef BPKFS_MOUNT_H
 #define BPKFS_MOUNT_H
 
+#include "edit/edits.h"
 #include "options.h"
+#include "pack/outbuf.h"
 #include "view/names.h"
-#include "view/outbuf.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
 struct bpk_mount {
-    struct bpk_pack *pack;
+    struct bpk_pack *pack;        /* as it was mounted; numbers of files come from it */
+    struct bpk_edits *edits;      /* NULL: read-only */
+    struct fuse_session *session; /* set before the first request */
     struct bpk_pack_info info;
     struct bpk_names *tensor_names;
     struct bpk_names *key_names;
-    char *pack_path; /* absolute, made UTF-8: for showing */
+    char *real_path; /* of the pack: absolute, links followed */
+    char *pack_path; /* the same, made UTF-8: for showing */
     bool xattr;
 
     /* attributes that all files share */
@@ -31,7 +35,8 @@ struct bpk_mount {
 
     atomic_bool told_of_change; /* that the pack was changed underneath: said once */
 
-    pthread_mutex_t status_lock; /* guards `status` */
+    char last_error[512];        /* why the last commit failed, or ""; guarded by status_lock */
+    pthread_mutex_t status_lock; /* guards `status`, of read-only mounts */
     struct bpk_outbuf status;    /* status.json, composed when first asked for */
 };
 

@@ -13,7 +13,8 @@
 /* ---- texts ----------------------------------------------------------------------------------- */
 
 bool bpk_node_is_text(const struct bpk_node *node) {
-    return !bpk_node_is_folder(node) && !bpk_node_is_link(node) && node->kind != BPK_NODE_TENSOR;
+    return !bpk_node_is_folder(node) && !bpk_node_is_link(node) && node->kind != BPK_NODE_TENSOR &&
+           node->kind != BPK_NODE_EDITED && node->kind != BPK_NODE_COMMAND;
 }
 
 static int compose(struct bpk_mount *mount, const struct bpk_node *node, struct bpk_outbuf *out) {
@@ -31,6 +32,8 @@ static int compose(struct bpk_mount *mount, const struct bpk_node *node, struct 
         bpk_scalars_file(out, mount->pack);
         break;
     case BPK_NODE_INDEX_TSV:
+        if (mount->edits)
+            return bpk_edits_index(mount->edits, out);
         bpk_index_file(out, mount->pack, mount->tensor_names);
         break;
     case BPK_NODE_STATUS_JSON:
@@ -63,7 +66,7 @@ static atomic_uint_least64_t *kept_size(struct bpk_mount *mount, const struct bp
     case BPK_NODE_SCALARS_JSON:
         return &mount->scalars_size;
     case BPK_NODE_INDEX_TSV:
-        return &mount->index_size;
+        return mount->edits ? NULL : &mount->index_size;
     default:
         return NULL;
     }
@@ -106,15 +109,29 @@ static int node_size(struct bpk_mount *mount, const struct bpk_node *node, uint6
 
 int bpk_node_stat(struct bpk_mount *mount, const struct bpk_node *node, struct stat *ret_stat) {
     uint64_t size;
-    int r = node_size(mount, node, &size);
+    struct bpk_file_stat edited = {0};
+    int r;
+    if (mount->edits && bpk_node_is_editable(node)) {
+        char name[BPK_FILE_NAME_BUF + 8];
+        struct bpk_place place = bpk_node_place(mount, node, name);
+        r = bpk_edits_stat(mount->edits, &place, &edited);
+        size = edited.size;
+    } else {
+        r = node_size(mount, node, &size);
+    }
     if (r < 0)
         return r;
     const struct stat *pack = bpk_pack_stat(mount->pack);
     mode_t mode = S_IFREG | mount->file_mode;
     if (bpk_node_is_folder(node))
         mode = S_IFDIR | mount->folder_mode;
-    else if (bpk_node_is_link(node))
+    else if (bpk_node_is_link(node) || edited.is_link)
         mode = S_IFLNK | 0777;
+    else if (edited.mode != 0)
+        mode = S_IFREG | edited.mode;
+    else if (node->kind == BPK_NODE_COMMAND)
+        mode = S_IFREG | (mount->file_mode & 0600);
+    struct timespec mtime = edited.mtime.tv_sec != 0 ? edited.mtime : pack->st_mtim;
     *ret_stat = (struct stat){
         .st_ino = bpk_node_number(node),
         .st_mode = mode,
@@ -123,9 +140,9 @@ int bpk_node_stat(struct bpk_mount *mount, const struct bpk_node *node, struct s
         .st_gid = mount->gid,
         .st_size = (off_t)size,
         .st_blocks = (blkcnt_t)((size + 511) / 512),
-        .st_atim = pack->st_mtim,
-        .st_mtim = pack->st_mtim,
-        .st_ctim = pack->st_mtim,
+        .st_atim = mtime,
+        .st_mtim = mtime,
+        .st_ctim = mtime,
     };
     return 0;
 }
@@ -135,11 +152,14 @@ int bpk_node_stat(struct bpk_mount *mount, const struct bpk_node *node, struct s
 int bpk_node_read(struct bpk_mount *mount, const struct bpk_node *node, uint64_t offset,
                   void *buffer, size_t size, size_t *ret_read) {
     int r = bpk_pack_read(mount->pack, node->index, offset, buffer, size, ret_read);
-    if (r == -EIO && bpk_pack_is_changed(mount->pack) &&
-        !atomic_exchange(&mount->told_of_change, true))
-        bpk_log("the pack was changed while it is mounted: tensors can no longer be read; "
-                "unmount and mount it again");
+    bpk_node_note_change(mount, r);
     return r;
+}
+
+void bpk_node_note_change(struct bpk_mount *mount, int r) {
+    if (r == -EIO && !atomic_exchange(&mount->told_of_change, true))
+        bpk_log("tensors can no longer be read: the pack was changed while it is mounted, or its "
+                "disk fails");
 }
 
 int bpk_node_target(const struct bpk_mount *mount, const struct bpk_node *node,

@@ -18,6 +18,9 @@ int bpk_node_text(struct bpk_mount *mount, const struct bpk_node *node,
 int bpk_node_read(struct bpk_mount *mount, const struct bpk_node *node, uint64_t offset,
                   void *buffer, size_t size, size_t *ret_read);
 
+/* Says once that reading failed, if `r` is -EIO. */
+void bpk_node_note_change(struct bpk_mount *mount, int r);
+
 /* Where a symbolic link of tree/ leads. 0 or -ENOMEM. */
 int bpk_node_target(const struct bpk_mount *mount, const struct bpk_node *node,
                     struct bpk_outbuf *ret_target);

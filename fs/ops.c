@@ -1,59 +1,25 @@
-/* FUSE requests: each is decoded, handed to inode.c or nodes.c, and answered exactly once.
+/* FUSE requests on names, attributes and folders, and the table of all.
  *
- * The mount is read-only, and the kernel knows it (MS_RDONLY): whatever would change something is
- * answered EROFS without reaching us. Kernel caches: entries and attributes never time out in the
- * root and in tensors/, where listings are large; elsewhere they are asked for again. Names that
- * do not exist are never cached.
+ * Each request is decoded, handed to inode.c, nodes.c or the edits, and answered exactly once. A
+ * read-only mount is known to the kernel as such (MS_RDONLY): whatever would change something is
+ * answered EROFS without reaching us.
+ *
+ * Kernel caches: entries and attributes never time out in the root and in tensors/, where listings
+ * are large; elsewhere they are asked for again. Names that do not exist are never cached. What
+ * changes beside the request's own name is told to the kernel before the reply (requests.c).
  */
 #include "ops.h"
 
+#include "file_ops.h"
+#include "name_ops.h"
 #include "nodes.h"
+#include "pack/util.h"
+#include "requests.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/statvfs.h>
-
-/* The kernel cuts it to what it can hold. */
-static const double forever = 1e9;
-
-static struct bpk_mount *mount_of(fuse_req_t req) {
-    return fuse_req_userdata(req);
-}
-
-static void reply_error(fuse_req_t req, int r) {
-    (void)fuse_reply_err(req, -r);
-}
-
-/* Finds the node of an inode number; on failure the request is answered. */
-static bool find_node(fuse_req_t req, fuse_ino_t ino, struct bpk_node *ret_node) {
-    int r = bpk_node_from_number(mount_of(req), ino, ret_node);
-    if (r < 0)
-        reply_error(req, r);
-    return r == 0;
-}
-
-static double timeout_in(const struct bpk_node *folder) {
-    return folder->kind == BPK_NODE_ROOT || folder->kind == BPK_NODE_TENSORS ? forever : 0;
-}
-
-/* How long a node's own attributes hold, wherever they are asked for. */
-static double timeout_of(const struct bpk_node *node) {
-    switch (node->kind) {
-    case BPK_NODE_ROOT:
-    case BPK_NODE_TENSORS:
-    case BPK_NODE_TENSOR:
-    case BPK_NODE_SIDECAR:
-    case BPK_NODE_METADATA_JSON:
-    case BPK_NODE_SCALARS_JSON:
-    case BPK_NODE_INDEX_TSV:
-        return forever;
-    default:
-        return 0;
-    }
-}
 
 static void op_init(void *userdata, struct fuse_conn_info *conn) {
     (void)userdata;
@@ -61,27 +27,17 @@ static void op_init(void *userdata, struct fuse_conn_info *conn) {
     conn->want &= ~(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE);
 }
 
-static int fill_entry(struct bpk_mount *mount, const struct bpk_node *folder,
-                      const struct bpk_node *node, struct fuse_entry_param *ret_entry) {
-    *ret_entry = (struct fuse_entry_param){
-        .ino = bpk_node_number(node),
-        .attr_timeout = timeout_of(node),
-        .entry_timeout = timeout_in(folder),
-    };
-    return bpk_node_stat(mount, node, &ret_entry->attr);
-}
-
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name) {
     struct bpk_node folder;
     struct bpk_node node;
     struct fuse_entry_param entry;
-    if (!find_node(req, parent, &folder))
+    if (!bpk_find_node(req, parent, &folder))
         return;
-    int r = bpk_node_lookup(mount_of(req), &folder, name, &node);
+    int r = bpk_node_lookup(bpk_mount_of(req), &folder, name, &node);
     if (r == 0)
-        r = fill_entry(mount_of(req), &folder, &node, &entry);
+        r = bpk_fill_entry(bpk_mount_of(req), &folder, &node, &entry);
     if (r < 0)
-        reply_error(req, r);
+        bpk_reply_error(req, r);
     else
         (void)fuse_reply_entry(req, &entry);
 }
@@ -102,148 +58,88 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
     (void)fi;
     struct bpk_node node;
     struct stat attr;
-    if (!find_node(req, ino, &node))
+    if (!bpk_find_node(req, ino, &node))
         return;
-    int r = bpk_node_stat(mount_of(req), &node, &attr);
+    int r = bpk_node_stat(bpk_mount_of(req), &node, &attr);
     if (r < 0)
-        reply_error(req, r);
+        bpk_reply_error(req, r);
     else
-        (void)fuse_reply_attr(req, &attr, timeout_of(&node));
+        (void)fuse_reply_attr(req, &attr, bpk_timeout_of(bpk_mount_of(req), &node));
 }
 
 static void op_readlink(fuse_req_t req, fuse_ino_t ino) {
     struct bpk_node node;
-    if (!find_node(req, ino, &node))
+    if (!bpk_find_node(req, ino, &node))
         return;
     _cleanup_outbuf_ struct bpk_outbuf target = {0};
-    int r = bpk_node_is_link(&node) ? bpk_node_target(mount_of(req), &node, &target) : -EINVAL;
+    int r = -EINVAL;
+    if (bpk_node_is_link(&node))
+        r = bpk_node_target(bpk_mount_of(req), &node, &target);
+    else if (bpk_mount_of(req)->edits)
+        r = bpk_edits_readlink(bpk_mount_of(req)->edits, bpk_node_number(&node), &target);
     bpk_out(&target, "", 1);
     if (r < 0 || target.failed)
-        reply_error(req, r < 0 ? r : -ENOMEM);
+        bpk_reply_error(req, r < 0 ? r : -ENOMEM);
     else
         (void)fuse_reply_readlink(req, target.text);
 }
 
-/* ---- files ----------------------------------------------------------------------------------- */
-
-/* The handle of an open text is its text, as it was at the open. A tensor has none. */
-static struct bpk_outbuf *handle_of(const struct fuse_file_info *fi) {
-    return (struct bpk_outbuf *)(uintptr_t)fi->fh;
-}
-
-static int open_text(struct bpk_mount *mount, const struct bpk_node *node,
-                     struct fuse_file_info *fi) {
-    struct bpk_outbuf *text = malloc(sizeof(*text));
-    int r = text ? bpk_node_text(mount, node, text) : -ENOMEM;
-    if (r < 0) {
-        free(text);
-        return r;
-    }
-    fi->fh = (uint64_t)(uintptr_t)text;
-    return 0;
-}
-
-static void close_text(struct fuse_file_info *fi) {
-    struct bpk_outbuf *text = handle_of(fi);
-    if (!text)
-        return;
-    bpk_outbuf_clear(text);
-    free(text);
-}
-
-static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
-    struct bpk_node node;
-    int r = 0;
-    if (!find_node(req, ino, &node))
-        return;
-    if ((fi->flags & O_ACCMODE) != O_RDONLY)
-        r = -EROFS;
-    else if (bpk_node_is_text(&node))
-        r = open_text(mount_of(req), &node, fi);
-    else
-        fi->keep_cache = 1;
-    if (r < 0)
-        reply_error(req, r);
-    else if (fuse_reply_open(req, fi) < 0)
-        close_text(fi); /* the open was interrupted: no release will come */
-}
-
-/* A buffer of this thread's own that holds the largest read the kernel asks for, on huge pages
- * where there are some. It lives as long as the thread. */
-static void *thread_buffer(size_t size) {
-    enum { BUFFER_SIZE = 2 << 20 };
-    static _Thread_local void *buffer;
-    if (size > BUFFER_SIZE)
-        return NULL;
-    if (!buffer) {
-        void *fresh = aligned_alloc(BUFFER_SIZE, BUFFER_SIZE);
-        if (fresh)
-            (void)madvise(fresh, BUFFER_SIZE, MADV_HUGEPAGE);
-        buffer = fresh;
-    }
-    return buffer;
-}
-
-static void read_tensor(fuse_req_t req, const struct bpk_node *node, size_t size, off_t offset) {
-    void *buffer = thread_buffer(size);
-    size_t n = 0;
-    int r =
-        buffer ? bpk_node_read(mount_of(req), node, (uint64_t)offset, buffer, size, &n) : -ENOMEM;
-    if (r < 0)
-        reply_error(req, r);
-    else
-        (void)fuse_reply_buf(req, buffer, n);
-}
-
-static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
-                    struct fuse_file_info *fi) {
-    struct bpk_node node;
-    if (!find_node(req, ino, &node))
-        return;
-    const struct bpk_outbuf *text = handle_of(fi);
-    if (!text) {
-        read_tensor(req, &node, size, offset);
-        return;
-    }
-    size_t start = (uint64_t)offset < text->len ? (size_t)offset : text->len;
-    size_t left = text->len - start;
-    (void)fuse_reply_buf(req, text->text + start, left < size ? left : size);
-}
-
-static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
-    (void)ino;
-    close_text(fi);
-    reply_error(req, 0);
-}
-
-/* Answered, never ENOSYS: the kernel would take that for success for ever. */
-static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
-    (void)ino;
-    (void)fi;
-    reply_error(req, 0);
-}
-
-static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi) {
-    (void)ino;
-    (void)datasync;
-    (void)fi;
-    reply_error(req, 0);
-}
-
 /* ---- folders --------------------------------------------------------------------------------- */
+
+/* An open folder: the names in it that edits touched, as they were when the listing began. */
+struct folder_handle {
+    struct edited_name {
+        char *name;
+        uint64_t number;
+        bool is_link;
+    } * names;
+    size_t count;
+    size_t capacity;
+};
+
+static struct folder_handle *folder_of(const struct fuse_file_info *fi) {
+    return (struct folder_handle *)(uintptr_t)fi->fh;
+}
+
+static void clear_names(struct folder_handle *handle) {
+    for (size_t i = 0; i < handle->count; i++)
+        free(handle->names[i].name);
+    free(handle->names);
+    *handle = (struct folder_handle){0};
+}
+
+static void add_name(void *context, const char *name, uint64_t number, bool is_link) {
+    struct folder_handle *handle = context;
+    char *copy = strdup(name);
+    if (!copy || bpk_grow((void **)&handle->names, &handle->capacity, handle->count,
+                          sizeof(handle->names[0])) < 0) {
+        free(copy);
+        return;
+    }
+    handle->names[handle->count++] = (struct edited_name){copy, number, is_link};
+}
 
 static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
     struct bpk_node node;
-    if (!find_node(req, ino, &node))
+    if (!bpk_find_node(req, ino, &node))
         return;
     if (!bpk_node_is_folder(&node)) {
-        reply_error(req, -ENOTDIR);
+        bpk_reply_error(req, -ENOTDIR);
         return;
     }
+    struct folder_handle *handle = calloc(1, sizeof(*handle));
+    if (!handle) {
+        bpk_reply_error(req, -ENOMEM);
+        return;
+    }
+    fi->fh = (uint64_t)(uintptr_t)handle;
     /* The kernel keeps the listing where it keeps the entries. */
-    fi->cache_readdir = timeout_in(&node) > 0;
+    fi->cache_readdir = bpk_timeout_in(&node) > 0 && !bpk_mount_of(req)->edits;
     fi->keep_cache = fi->cache_readdir;
-    (void)fuse_reply_open(req, fi);
+    if (fuse_reply_open(req, fi) < 0) {
+        clear_names(handle);
+        free(handle);
+    }
 }
 
 /* Adds one entry to a listing; returns the bytes it takes, more than `left` if it did not fit. */
@@ -259,51 +155,91 @@ static size_t add_entry(fuse_req_t req, const struct bpk_node *folder, const str
         return fuse_add_direntry(req, out, left, name, &attr, (off_t)cursor);
     }
     struct fuse_entry_param entry;
-    if (fill_entry(mount_of(req), folder, node, &entry) < 0)
+    if (bpk_fill_entry(bpk_mount_of(req), folder, node, &entry) < 0)
         entry.ino = 0; /* the name alone: the kernel looks it up if it wants more */
     if (name[0] == '.' && (name[1] == '\0' || strcmp(name, "..") == 0))
         entry.ino = 0;
     return fuse_add_direntry_plus(req, out, left, name, &entry, (off_t)cursor);
 }
 
-static void list_folder(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, bool plus) {
+/* Cursors of the names that edits touched lie above all others. */
+static const uint64_t first_edited = UINT64_C(1) << 40;
+
+static size_t list_edited(fuse_req_t req, const struct bpk_node *folder,
+                          const struct folder_handle *handle, uint64_t cursor, bool plus,
+                          char *buffer, size_t size) {
+    size_t used = 0;
+    for (uint64_t i = cursor - first_edited; i < handle->count; i++) {
+        struct bpk_node node;
+        const struct edited_name *entry = &handle->names[i];
+        if (bpk_node_from_number(bpk_mount_of(req), entry->number, &node) < 0)
+            continue;
+        size_t n = add_entry(req, folder, &node, entry->name, first_edited + i + 1, plus,
+                             buffer + used, size - used);
+        if (n > size - used)
+            break;
+        used += n;
+    }
+    return used;
+}
+
+static void list_folder(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
+                        struct folder_handle *handle, bool plus) {
     struct bpk_node folder;
-    if (!find_node(req, ino, &folder))
+    struct bpk_mount *mount = bpk_mount_of(req);
+    enum bpk_folder edit_folder;
+    if (!bpk_find_node(req, ino, &folder))
         return;
-    char *buffer = thread_buffer(size);
+    char *buffer = bpk_thread_buffer(size);
     if (!buffer) {
-        reply_error(req, -ENOMEM);
+        bpk_reply_error(req, -ENOMEM);
         return;
+    }
+    bool edited = mount->edits && bpk_node_edit_folder(&folder, &edit_folder);
+    if (edited && offset == 0) {
+        clear_names(handle);
+        bpk_edits_each_name(mount->edits, edit_folder, add_name, handle);
     }
     uint64_t cursor = (uint64_t)offset;
     size_t used = 0;
     char name[BPK_FILE_NAME_BUF];
     struct bpk_node node;
-    while (bpk_node_next(mount_of(req), &folder, &cursor, name, &node)) {
+    bool full = false;
+    while (cursor < first_edited && !full &&
+           bpk_node_next_untouched(mount, &folder, &cursor, name, &node)) {
         size_t n = add_entry(req, &folder, &node, name, cursor, plus, buffer + used, size - used);
-        if (n > size - used)
-            break;
-        used += n;
+        full = n > size - used;
+        used += full ? 0 : n;
     }
+    if (edited && !full)
+        used += list_edited(req, &folder, handle, cursor < first_edited ? first_edited : cursor,
+                            plus, buffer + used, size - used);
     (void)fuse_reply_buf(req, buffer, used);
 }
 
 static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
                        struct fuse_file_info *fi) {
-    (void)fi;
-    list_folder(req, ino, size, offset, false);
+    list_folder(req, ino, size, offset, folder_of(fi), false);
 }
 
 static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
                            struct fuse_file_info *fi) {
-    (void)fi;
-    list_folder(req, ino, size, offset, true);
+    list_folder(req, ino, size, offset, folder_of(fi), true);
 }
 
 static void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
     (void)ino;
+    clear_names(folder_of(fi));
+    free(folder_of(fi));
+    bpk_reply_error(req, 0);
+}
+
+static void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi) {
+    (void)ino;
+    (void)datasync;
     (void)fi;
-    reply_error(req, 0);
+    struct bpk_edits *edits = bpk_mount_of(req)->edits;
+    bpk_reply_error(req, edits ? bpk_edits_fsync_folder(edits) : 0);
 }
 
 /* ---- the rest -------------------------------------------------------------------------------- */
@@ -312,8 +248,8 @@ static void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info 
 static void op_statfs(fuse_req_t req, fuse_ino_t ino) {
     (void)ino;
     struct statvfs figures;
-    if (fstatvfs(bpk_pack_fd(mount_of(req)->pack), &figures) < 0) {
-        reply_error(req, -errno);
+    if (fstatvfs(bpk_pack_fd(bpk_mount_of(req)->pack), &figures) < 0) {
+        bpk_reply_error(req, -errno);
         return;
     }
     figures.f_namemax = 255;
@@ -324,30 +260,32 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino) {
  * every write. */
 static void reply_xattr(fuse_req_t req, int r, const struct bpk_outbuf *value, size_t size) {
     if (r < 0)
-        reply_error(req, r);
+        bpk_reply_error(req, r);
     else if (size == 0)
         (void)fuse_reply_xattr(req, value->len);
     else if (size < value->len)
-        reply_error(req, -ERANGE);
+        bpk_reply_error(req, -ERANGE);
     else
         (void)fuse_reply_buf(req, value->text, value->len);
 }
 
 static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size) {
     struct bpk_node node;
-    if (!find_node(req, ino, &node))
+    if (!bpk_find_node(req, ino, &node))
         return;
     _cleanup_outbuf_ struct bpk_outbuf value = {0};
-    int r = mount_of(req)->xattr ? bpk_node_xattr(mount_of(req), &node, name, &value) : -ENOSYS;
+    int r =
+        bpk_mount_of(req)->xattr ? bpk_node_xattr(bpk_mount_of(req), &node, name, &value) : -ENOSYS;
     reply_xattr(req, r, &value, size);
 }
 
 static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size) {
     struct bpk_node node;
-    if (!find_node(req, ino, &node))
+    if (!bpk_find_node(req, ino, &node))
         return;
     _cleanup_outbuf_ struct bpk_outbuf names = {0};
-    int r = mount_of(req)->xattr ? bpk_node_xattr_names(mount_of(req), &node, &names) : -ENOSYS;
+    int r =
+        bpk_mount_of(req)->xattr ? bpk_node_xattr_names(bpk_mount_of(req), &node, &names) : -ENOSYS;
     reply_xattr(req, r, &names, size);
 }
 
@@ -357,17 +295,28 @@ const struct fuse_lowlevel_ops bpk_ops = {
     .forget = op_forget,
     .forget_multi = op_forget_multi,
     .getattr = op_getattr,
+    .setattr = bpk_op_setattr,
     .readlink = op_readlink,
-    .open = op_open,
-    .read = op_read,
-    .release = op_release,
-    .flush = op_flush,
-    .fsync = op_fsync,
+    .mknod = bpk_op_mknod,
+    .mkdir = bpk_op_mkdir,
+    .unlink = bpk_op_unlink,
+    .rmdir = bpk_op_rmdir,
+    .symlink = bpk_op_symlink,
+    .rename = bpk_op_rename,
+    .link = bpk_op_link,
+    .open = bpk_op_open,
+    .create = bpk_op_create,
+    .read = bpk_op_read,
+    .write = bpk_op_write,
+    .release = bpk_op_release,
+    .flush = bpk_op_flush,
+    .fsync = bpk_op_fsync,
+    .fallocate = bpk_op_fallocate,
     .opendir = op_opendir,
     .readdir = op_readdir,
     .readdirplus = op_readdirplus,
     .releasedir = op_releasedir,
-    .fsyncdir = op_fsync,
+    .fsyncdir = op_fsyncdir,
     .statfs = op_statfs,
     .getxattr = op_getxattr,
     .listxattr = op_listxattr,

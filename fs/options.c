@@ -32,6 +32,8 @@ static const struct fuse_opt specs[] = {
     OPTION("gid=%s", gid),
     OPTION("umask=%s", umask),
     OPTION("layout=%s", layout),
+    OPTION("edits=%s", edits),
+    OPTION("chown=%s", chown),
     OPTION("grace=%u", grace),
     FUSE_OPT_END,
 };
@@ -97,6 +99,10 @@ static const char *interpret(struct bpk_options *options) {
         return "gid= wants a number or a group's name";
     if (options->umask && !parse_mask(options->umask, &options->mask))
         return "umask= wants an octal number up to 777";
+    if (options->edits && strcmp(options->edits, "discard") != 0)
+        return "edits= wants 'discard'";
+    if (options->chown && strcmp(options->chown, "ignore") != 0)
+        return "chown= wants 'ignore'";
     options->open.salvage = options->salvage;
     if (options->layout) {
         options->open.force_layout = true;
@@ -130,6 +136,8 @@ void bpk_options_clear(struct bpk_options *options) {
     free(options->pack);
     free(options->mountpoint);
     free(options->layout);
+    free(options->edits);
+    free(options->chown);
     free(options->uid);
     free(options->gid);
     free(options->umask);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* The list of problems under way. */
@@ -30,33 +31,111 @@ static void add_problem(void *context, uint32_t tensor, const char *sentence) {
     bpk_out_str(list->out, "}");
 }
 
-static int compose(const struct bpk_mount *mount, struct bpk_outbuf *out) {
+/* A list of paths under way, of edits or of scratch. */
+struct path_list {
+    struct bpk_outbuf *out;
+    bool scratch;
+    bool empty;
+};
+
+static void add_path(void *context, enum bpk_edit_kind kind, const char *path,
+                     const char *problem) {
+    struct path_list *list = context;
+    (void)problem;
+    if ((kind == BPK_EDIT_SCRATCH) != list->scratch)
+        return;
+    bpk_out_str(list->out, list->empty ? "\n    " : ",\n    ");
+    list->empty = false;
+    bpk_json_cstring(list->out, path);
+}
+
+static void out_paths(const struct bpk_mount *mount, const char *key, bool scratch,
+                      struct bpk_outbuf *out) {
+    struct path_list list = {out, scratch, true};
+    bpk_out_str(out, ",\n  ");
+    bpk_json_cstring(out, key);
+    bpk_out_str(out, ": [");
+    if (mount->edits)
+        bpk_edits_list(mount->edits, add_path, &list);
+    bpk_out_str(out, list.empty ? "]" : "\n  ]");
+}
+
+static void add_edit_problem(void *context, enum bpk_edit_kind kind, const char *path,
+                             const char *problem) {
+    struct problem_list *list = context;
+    if (kind == BPK_EDIT_PENDING && !problem)
+        problem = "is no tensor yet: give it a sidecar, or remove it";
+    if (!problem)
+        return;
+    bpk_out_str(list->out, list->empty ? "\n" : ",\n");
+    list->empty = false;
+    bpk_out_str(list->out, "    {\"file\": ");
+    bpk_json_cstring(list->out, path);
+    bpk_out_str(list->out, ", \"reason\": ");
+    bpk_json_cstring(list->out, problem);
+    bpk_out_str(list->out, "}");
+}
+
+static void out_time(struct bpk_outbuf *out, time_t when) {
+    char text[40];
+    struct tm parts;
+    if (when == 0 || !gmtime_r(&when, &parts) ||
+        strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts) == 0)
+        bpk_out_str(out, "null");
+    else
+        bpk_json_cstring(out, text);
+}
+
+static int compose(struct bpk_mount *mount, struct bpk_outbuf *out) {
+    struct bpk_pack *base = mount->edits ? bpk_edits_base(mount->edits) : bpk_pack_ref(mount->pack);
+    struct bpk_pack_info info;
+    bpk_pack_get_info(base, &info);
     bpk_out_str(out, "{\n  \"pack\": ");
     bpk_json_cstring(out, mount->pack_path);
-    bpk_out_str(out, ",\n  \"mode\": \"ro\",\n  \"layout\": ");
-    bpk_json_cstring(out, mount->info.layout == BPK_LAYOUT_LEGACY ? "legacy" : "aligned");
+    bpk_out_str(out, ",\n  \"mode\": ");
+    bpk_json_cstring(out, mount->edits ? "rw" : "ro");
+    bpk_out_str(out, ",\n  \"layout\": ");
+    bpk_json_cstring(out, info.layout == BPK_LAYOUT_LEGACY ? "legacy" : "aligned");
     bpk_out_str(out, ",\n  \"tensors\": ");
-    bpk_out_u64(out, mount->info.tensors);
-    bpk_out_str(out, ",\n  \"edits\": [],\n  \"scratch\": [],\n  \"problems\": [");
+    bpk_out_u64(out, info.tensors);
+    out_paths(mount, "edits", false, out);
+    out_paths(mount, "scratch", true, out);
+    bpk_out_str(out, ",\n  \"problems\": [");
     struct problem_list list = {mount, out, true};
-    int r = bpk_pack_check(mount->pack, add_problem, &list);
+    int r = 0;
+    if (mount->edits)
+        bpk_edits_list(mount->edits, add_edit_problem, &list);
+    if (base == mount->pack) /* what we wrote ourselves has no faults to look for */
+        r = bpk_pack_check(base, add_problem, &list);
     bpk_out_str(out, list.empty ? "]" : "\n  ]");
-    bpk_out_str(out, ",\n  \"last_commit\": null,\n  \"pid\": ");
+    bpk_out_str(out, ",\n  \"last_commit\": ");
+    out_time(out, mount->edits ? bpk_edits_last_commit(mount->edits) : 0);
+    bpk_out_str(out, ",\n  \"last_error\": ");
+    if (mount->last_error[0])
+        bpk_json_cstring(out, mount->last_error);
+    else
+        bpk_out_str(out, "null");
+    bpk_out_str(out, ",\n  \"pid\": ");
     bpk_out_u64(out, (uint64_t)getpid());
     bpk_out_str(out, "\n}\n");
+    bpk_pack_unref(base);
     return r == 0 && out->failed ? -ENOMEM : r;
 }
 
-/* Looking for problems may read the padding of the whole pack: it is done once. */
+/* Looking for problems may read the padding of the whole pack: a read-only mount does it once. */
 int bpk_status_file(struct bpk_mount *mount, struct bpk_outbuf *out) {
     int r = 0;
     pthread_mutex_lock(&mount->status_lock);
-    if (mount->status.len == 0) {
-        r = compose(mount, &mount->status);
-        if (r < 0)
-            bpk_outbuf_clear(&mount->status);
+    if (mount->edits) {
+        r = compose(mount, out);
+    } else {
+        if (mount->status.len == 0) {
+            r = compose(mount, &mount->status);
+            if (r < 0)
+                bpk_outbuf_clear(&mount->status);
+        }
+        bpk_out(out, mount->status.text, mount->status.len);
     }
-    bpk_out(out, mount->status.text, mount->status.len);
     pthread_mutex_unlock(&mount->status_lock);
     return r == 0 && out->failed ? -ENOMEM : r;
 }

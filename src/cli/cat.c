@@ -1,6 +1,7 @@
 /* bpk cat: the bytes of tensors. */
 #include "cli/cli.h"
 
+#include "pack/text.h"
 #include "pack/util.h"
 
 #include <errno.h>
@@ -57,7 +58,12 @@ static bool copy_all(const struct bpk_cli_pack *pack, int count, char **names) {
     }
     for (int i = 0; i < count; i++) {
         if (bpk_cli_find(pack, names[i], &found[i]) < 0) {
-            bpk_cli_error(pack->path, "there is no such tensor; 'bpk ls' lists them");
+            char name[256];
+            char shown[256];
+            (void)snprintf(name, sizeof(name), "%s", names[i]);
+            bpk_text_make_utf8(name);
+            bpk_cli_error(pack->path, "there is no tensor '%s'; 'bpk ls' lists them",
+                          bpk_text_escape(name, strlen(name), shown, sizeof(shown)));
             return false;
         }
     }
@@ -70,11 +76,13 @@ static bool copy_all(const struct bpk_cli_pack *pack, int count, char **names) {
 static int run(int argc, char **argv) {
     static const struct option options[] = {{"force", no_argument, NULL, 'f'}, {0}};
     bool force = false;
+    struct bpk_open_options how = {0};
     int c;
-    while ((c = getopt_long(argc, argv, "f", options, NULL)) != -1) {
-        if (c != 'f')
+    while ((c = getopt_long(argc, argv, "fo:", options, NULL)) != -1) {
+        if (c == 'f')
+            force = true;
+        else if (c != 'o' || !bpk_cli_layout(optarg, &how))
             return bpk_cli_usage(&bpk_verb_cat);
-        force = true;
     }
     if (argc - optind < 2)
         return bpk_cli_usage(&bpk_verb_cat);
@@ -84,7 +92,7 @@ static int run(int argc, char **argv) {
         return BPK_EXIT_FAILED;
     }
     struct bpk_cli_pack pack;
-    if (bpk_cli_open(argv[optind], &pack) < 0)
+    if (bpk_cli_open(argv[optind], &how, &pack) < 0)
         return BPK_EXIT_FAILED;
     bool good = copy_all(&pack, argc - optind - 1, argv + optind + 1);
     bpk_cli_close(&pack);

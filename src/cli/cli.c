@@ -33,10 +33,23 @@ int bpk_cli_usage(const struct bpk_verb *verb) {
     return BPK_EXIT_USAGE;
 }
 
-int bpk_cli_open(const char *path, struct bpk_cli_pack *ret_pack) {
+bool bpk_cli_layout(const char *text, struct bpk_open_options *options) {
+    options->force_layout = true;
+    options->layout = BPK_LAYOUT_ALIGNED;
+    if (strcmp(text, "layout=aligned") == 0)
+        return true;
+    options->layout = BPK_LAYOUT_LEGACY;
+    if (strcmp(text, "layout=legacy") == 0)
+        return true;
+    bpk_cli_error(NULL, "-o takes 'layout=aligned' or 'layout=legacy'");
+    return false;
+}
+
+int bpk_cli_open(const char *path, const struct bpk_open_options *options,
+                 struct bpk_cli_pack *ret_pack) {
     struct bpk_diag diag;
     struct bpk_cli_pack pack = {.path = path};
-    int r = bpk_pack_open(path, NULL, &pack.pack, &diag);
+    int r = bpk_pack_open(path, options, &pack.pack, &diag);
     if (r < 0) {
         if (diag.offset == BPK_NO_OFFSET)
             bpk_cli_error(path, "%s", diag.sentence);

@@ -39,8 +39,13 @@ struct bpk_cli_pack {
     struct bpk_names *names;
 };
 
+/* "-o layout=aligned" or "-o layout=legacy", which every verb that reads a pack takes: how to open
+ * it. False, with a message, for any other text. */
+bool bpk_cli_layout(const char *text, struct bpk_open_options *options);
+
 /* Opens `path`; on failure a message is printed. 0 or a negative errno. */
-int bpk_cli_open(const char *path, struct bpk_cli_pack *ret_pack);
+int bpk_cli_open(const char *path, const struct bpk_open_options *options,
+                 struct bpk_cli_pack *ret_pack);
 void bpk_cli_close(struct bpk_cli_pack *pack);
 
 /* The tensor of which `name` is the file name, or another spelling of it with %XX. -ENOENT. */

@@ -103,16 +103,18 @@ static int write_text(const struct bpk_cli_pack *pack, struct bpk_outbuf *out) {
 static int run(int argc, char **argv) {
     static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {0}};
     bool json = false;
+    struct bpk_open_options how = {0};
     int c;
-    while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        if (c != 'j')
+    while ((c = getopt_long(argc, argv, "o:", options, NULL)) != -1) {
+        if (c == 'j')
+            json = true;
+        else if (c != 'o' || !bpk_cli_layout(optarg, &how))
             return bpk_cli_usage(&bpk_verb_info);
-        json = true;
     }
     if (optind + 1 != argc)
         return bpk_cli_usage(&bpk_verb_info);
     struct bpk_cli_pack pack;
-    if (bpk_cli_open(argv[optind], &pack) < 0)
+    if (bpk_cli_open(argv[optind], &how, &pack) < 0)
         return BPK_EXIT_FAILED;
     struct bpk_outbuf out = {0};
     int r = json ? write_json(&pack, &out) : write_text(&pack, &out);

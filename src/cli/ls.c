@@ -125,19 +125,20 @@ static int run(int argc, char **argv) {
     static const struct option options[] = {
         {"long", no_argument, NULL, 'l'}, {"json", no_argument, NULL, 'j'}, {0}};
     enum style style = SHORT;
+    struct bpk_open_options how = {0};
     int c;
-    while ((c = getopt_long(argc, argv, "l", options, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, "lo:", options, NULL)) != -1) {
         if (c == 'l')
             style = style == JSON ? JSON : LONG;
         else if (c == 'j')
             style = JSON;
-        else
+        else if (c != 'o' || !bpk_cli_layout(optarg, &how))
             return bpk_cli_usage(&bpk_verb_ls);
     }
     if (optind >= argc)
         return bpk_cli_usage(&bpk_verb_ls);
     struct bpk_cli_pack pack;
-    if (bpk_cli_open(argv[optind], &pack) < 0)
+    if (bpk_cli_open(argv[optind], &how, &pack) < 0)
         return BPK_EXIT_FAILED;
     bool good = print_all(&pack, style, argc - optind - 1, argv + optind + 1);
     bpk_cli_close(&pack);

@@ -19,7 +19,8 @@ static void print_help(FILE *to) {
     for (size_t i = 0; i < BPK_ARRAY_LEN(verbs); i++)
         (void)fprintf(to, "    %-7s %-34s %s\n", verbs[i]->name, verbs[i]->arguments,
                       verbs[i]->summary);
-    (void)fprintf(to, "\n    --help, --version\n\nSee bpk(1).\n");
+    (void)fprintf(to, "\n    -o layout=aligned|legacy    where a pack leaves it open (every verb)\n"
+                      "    --help, --version\n\nSee bpk(1).\n");
 }
 
 int main(int argc, char **argv) {
@@ -43,6 +44,8 @@ int main(int argc, char **argv) {
                    verbs[i]->summary);
             return BPK_EXIT_OK;
         }
+        static char program[] = "bpk"; /* what getopt's messages start with */
+        argv[1] = program;
         return verbs[i]->run(argc - 1, argv + 1);
     }
     bpk_cli_error(NULL, "'%s' is no verb; see 'bpk --help'", argv[1]);

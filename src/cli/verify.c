@@ -45,10 +45,15 @@ static int verify(const struct bpk_cli_pack *pack) {
 
 static int run(int argc, char **argv) {
     static const struct option options[] = {{0}};
-    if (getopt_long(argc, argv, "", options, NULL) != -1 || optind + 1 != argc)
+    struct bpk_open_options how = {0};
+    int c;
+    while ((c = getopt_long(argc, argv, "o:", options, NULL)) != -1)
+        if (c != 'o' || !bpk_cli_layout(optarg, &how))
+            return bpk_cli_usage(&bpk_verb_verify);
+    if (optind + 1 != argc)
         return bpk_cli_usage(&bpk_verb_verify);
     struct bpk_cli_pack pack;
-    int r = bpk_cli_open(argv[optind], &pack);
+    int r = bpk_cli_open(argv[optind], &how, &pack);
     if (r < 0)
         return r == -EBADMSG ? BPK_EXIT_FAILED : BPK_EXIT_UNREADABLE;
     int status = verify(&pack);

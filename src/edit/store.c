@@ -163,6 +163,17 @@ void bpk_store_frame(struct bpk_outbuf *frames, const struct bpk_outbuf *record)
     frames->failed |= record->failed;
 }
 
+int bpk_store_reserve(struct bpk_store *store, size_t size) {
+    enum { STEP = 256 << 10 };
+    if (store->end + size <= store->reserved)
+        return 0;
+    uint64_t room = size > STEP ? size : STEP;
+    if (fallocate(store->journal, FALLOC_FL_KEEP_SIZE, (off_t)store->end, (off_t)room) < 0)
+        return errno == EOPNOTSUPP || errno == ENOSYS ? 0 : -errno;
+    store->reserved = store->end + room;
+    return 0;
+}
+
 int bpk_store_append(struct bpk_store *store, const struct bpk_outbuf *record) {
     _cleanup_outbuf_ struct bpk_outbuf frames = {0};
     bpk_store_frame(&frames, record);
@@ -254,6 +265,7 @@ int bpk_store_rewrite(struct bpk_store *store, const struct bpk_base_id *base,
         close(store->journal);
     store->journal = bpk_steal_fd(&journal);
     store->end = sizeof(head) + frames->len;
+    store->reserved = store->end;
     store->folder_dirty = false;
     return 0;
 }

@@ -16,6 +16,8 @@
 #include "pack/atomic_file.h"
 #include "pack/outbuf.h"
 
+#include <pthread.h>
+
 /* The pack that edits are based on. */
 struct bpk_base_id {
     uint64_t ino;
@@ -28,12 +30,14 @@ struct bpk_base_id {
 bool bpk_base_id_equal(const struct bpk_base_id *a, const struct bpk_base_id *b);
 
 struct bpk_store {
-    int parent;        /* folder of the pack */
-    char *name;        /* of the edits folder */
-    int folder;        /* -1 while there is none */
-    int journal;       /* -1 while there is none */
-    uint64_t end;      /* length of the journal: whole frames only */
-    bool folder_dirty; /* a file was made since the folder was last synced */
+    pthread_mutex_t *lock; /* guards the contents that lie in it */
+    int parent;            /* folder of the pack */
+    char *name;            /* of the edits folder */
+    int folder;            /* -1 while there is none */
+    int journal;           /* -1 while there is none */
+    uint64_t end;          /* length of the journal: whole frames only */
+    uint64_t reserved;     /* room on the disk up to here */
+    bool folder_dirty;     /* a file was made since the folder was last synced */
 };
 
 /* Prepares for the pack `pack_name` in `parent` (borrowed until close). Makes nothing. */
@@ -50,6 +54,9 @@ void bpk_store_close(struct bpk_store *store);
 
 /* Removes the folder with all that is in it, and syncs its parent. */
 int bpk_store_remove(struct bpk_store *store);
+
+/* Makes sure of room for `size` more bytes of records, as far as the filesystem can promise it. */
+int bpk_store_reserve(struct bpk_store *store, size_t size);
 
 /* Appends one record. On failure nothing of it stays. */
 int bpk_store_append(struct bpk_store *store, const struct bpk_outbuf *record);

@@ -132,14 +132,24 @@ static void check_counts(const struct bpk_pack *pack, const struct reporter *to)
         if (duplicates[i].count > 0)
             tell(to, BPK_NO_TENSOR, "duplicate %s: %zu are hidden by later ones",
                  duplicates[i].what, duplicates[i].count);
-    if (pack->salvage_dropped > 0)
-        tell(to, BPK_NO_TENSOR,
-             "%u tensors are left out, because the file does not hold them whole",
-             pack->salvage_dropped);
     if (!meta->tail_is_zero)
         tell(to, BPK_NO_TENSOR,
              "bytes that are not zero follow the metadata at byte %zu, inside metadata_size",
              BPK_HEADER_SIZE + meta->block_size);
+}
+
+/* The tensors that salvage left out, each with where its bytes should be. */
+static void check_lost(const struct bpk_pack *pack, const struct reporter *to) {
+    for (size_t i = 0; i < pack->lost_count; i++) {
+        const struct bpk_meta_tensor *t = &pack->lost[i];
+        char shown[SHOWN_NAME];
+        struct bpk_str name = bpk_meta_text(&pack->meta, t->name);
+        bpk_text_escape(name.bytes, name.len, shown, sizeof(shown));
+        tell(to, BPK_NO_TENSOR,
+             "tensor '%s' is left out: the file has %lld bytes, its data_offsets [%" PRIu64
+             ", %" PRIu64 "] lie beyond them or are no range",
+             shown, (long long)pack->stat.st_size, t->start, t->end);
+    }
 }
 
 /* The first byte that is not zero between CBOR and data, or between tensors. One finding is enough:
@@ -158,6 +168,8 @@ static int check_padding(const struct bpk_pack *pack, const struct reporter *to)
         if (pack->data_start + t->end > reached)
             reached = pack->data_start + t->end;
     }
+    if (found == 0 && pack->data_start > reached)
+        found = bpk_io_find_nonzero(pack->fd, reached, pack->data_start, &offset);
     if (found > 0)
         tell(to, BPK_NO_TENSOR, "the padding is not zero at byte %" PRIu64, offset);
     return found < 0 ? found : 0;
@@ -179,6 +191,9 @@ int bpk_pack_check(const struct bpk_pack *pack, bpk_problem_fn *report, void *co
         if (bpk_pack_tensor_problem(pack, (uint32_t)i, sentence, sizeof(sentence)))
             report(context, (uint32_t)i, sentence);
     }
+    check_lost(pack, &to);
+    if (pack->lost_count > 0)
+        return 0; /* where the lost tensors lay, nothing can be said of padding and end */
     check_end(pack, &to);
     return check_padding(pack, &to) < 0 ? -EIO : 0;
 }

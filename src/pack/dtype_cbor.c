@@ -202,19 +202,21 @@ static int read_level(struct bpk_cbor *cbor, unsigned depth, struct bpk_scheme *
     return unknown(cbor, "quantization level", &variant);
 }
 
-/* Reads a field that the newest reader ignores: what does not parse is an unknown key, skipped. */
+/* Reads a field that the newest reader ignores, and so must first be good as an unknown key. Then 0
+ * if it reads as what older writers meant, 1 if not. */
 #define TRY_READ(cbor, depth, read)                                                                \
     ({                                                                                             \
         size_t start_ = (cbor)->pos;                                                               \
-        struct bpk_diag *diag_ = (cbor)->diag;                                                     \
-        (cbor)->diag = NULL;                                                                       \
-        bool ok_ = (read) == 0;                                                                    \
-        (cbor)->diag = diag_;                                                                      \
-        if (!ok_)                                                                                  \
+        int r_ = bpk_cbor_skip(cbor, depth);                                                       \
+        if (r_ == 0) {                                                                             \
+            size_t end_ = (cbor)->pos;                                                             \
+            struct bpk_diag *diag_ = (cbor)->diag;                                                 \
             (cbor)->pos = start_;                                                                  \
-        int r_ = ok_ ? 0 : bpk_cbor_skip(cbor, depth);                                             \
-        if (r_ == 0 && !ok_)                                                                       \
-            r_ = 1;                                                                                \
+            (cbor)->diag = NULL;                                                                   \
+            r_ = (read) == 0 ? 0 : 1;                                                              \
+            (cbor)->pos = end_;                                                                    \
+            (cbor)->diag = diag_;                                                                  \
+        }                                                                                          \
         r_;                                                                                        \
     })
 

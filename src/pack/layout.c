@@ -55,16 +55,22 @@ static enum verdict judge_content(const struct bpk_layout_facts *facts) {
     return UNDECIDED;
 }
 
+enum bpk_layout bpk_layout_guess(const struct bpk_layout_facts *facts) {
+    return judge_content(facts) == LEGACY ? BPK_LAYOUT_LEGACY : BPK_LAYOUT_ALIGNED;
+}
+
 static int truncated(const struct bpk_layout_facts *facts, uint64_t needed, struct bpk_diag *diag) {
     return bpk_diag_set(diag, -EBADMSG, facts->file_size,
                         "the file is truncated: it has %llu bytes, its tensors need %llu",
                         (unsigned long long)facts->file_size, (unsigned long long)needed);
 }
 
+/* The length alone would fit the other layout, or a file of it with something behind. */
 static int ambiguous(const struct bpk_layout_facts *facts, uint64_t needed, struct bpk_diag *diag) {
     return bpk_diag_set(diag, -EBADMSG, facts->file_size,
                         "the file is truncated (it has %llu bytes, its tensors need %llu), or it "
-                        "has the layout of Burn 0.19; -o layout=legacy reads it as that",
+                        "has the layout of Burn 0.19: '-o layout=legacy' reads it as that, "
+                        "'-o layout=aligned' never does",
                         (unsigned long long)facts->file_size, (unsigned long long)needed);
 }
 
@@ -86,10 +92,7 @@ int bpk_layout_detect(const struct bpk_layout_facts *facts, enum bpk_layout *ret
         /* The same bytes in both layouts; only one has starts off a multiple of 256. */
         layout = facts->starts_aligned ? BPK_LAYOUT_ALIGNED : BPK_LAYOUT_LEGACY;
     } else if (facts->file_size == legacy_end) {
-        enum verdict verdict = judge_content(facts);
-        if (verdict == ALIGNED)
-            return truncated(facts, aligned_end, diag);
-        if (verdict == UNDECIDED)
+        if (judge_content(facts) != LEGACY)
             return ambiguous(facts, aligned_end, diag);
         layout = BPK_LAYOUT_LEGACY;
     } else if (facts->file_size < aligned_end) {

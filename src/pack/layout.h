@@ -33,4 +33,7 @@ uint64_t bpk_layout_data_start(enum bpk_layout layout, uint64_t unaligned_start)
 int bpk_layout_detect(const struct bpk_layout_facts *facts, enum bpk_layout *ret_layout,
                       struct bpk_diag *diag);
 
+/* For a file that is too short for either layout: the one that its content speaks for. */
+enum bpk_layout bpk_layout_guess(const struct bpk_layout_facts *facts);
+
 #endif

@@ -75,6 +75,15 @@ static int complain_of(const struct bpk_pack *pack, const struct bpk_meta_tensor
                         (unsigned long long)b, what);
 }
 
+/* Remembers a tensor that salvage leaves out. False: out of memory. */
+static bool note_lost(struct bpk_pack *pack, const struct bpk_meta_tensor *tensor) {
+    if (bpk_grow((void **)&pack->lost, &pack->lost_capacity, pack->lost_count,
+                 sizeof(pack->lost[0])) < 0)
+        return false;
+    pack->lost[pack->lost_count++] = *tensor;
+    return true;
+}
+
 /* What any layout needs of a range, and the end of the data section. */
 static int check_ranges(struct bpk_pack *pack, bool salvage, struct bpk_diag *diag) {
     uint64_t data_size = 0;
@@ -91,7 +100,8 @@ static int check_ranges(struct bpk_pack *pack, bool salvage, struct bpk_diag *di
         if (fault && !salvage)
             return complain_of(pack, t, diag, fault, t->start, t->end);
         if (fault) {
-            pack->salvage_dropped++;
+            if (!note_lost(pack, t))
+                return bpk_diag_set(diag, -ENOMEM, BPK_NO_OFFSET, "out of memory");
             continue;
         }
         if (t->end > data_size)
@@ -153,6 +163,8 @@ static int decide_layout(struct bpk_pack *pack, const struct bpk_open_options *o
         r = bpk_layout_detect(&facts, &pack->layout, options->salvage ? NULL : diag);
         if (r < 0 && !options->salvage)
             return r;
+        if (r < 0)
+            pack->layout = bpk_layout_guess(&facts);
     }
     pack->data_start = bpk_layout_data_start(pack->layout, facts.unaligned_start);
     uint64_t needed = pack->data_start + pack->data_size;
@@ -163,8 +175,8 @@ static int decide_layout(struct bpk_pack *pack, const struct bpk_open_options *o
     return 0;
 }
 
-/* Drops the tensors that a truncated file no longer holds. */
-static void drop_lost(struct bpk_pack *pack) {
+/* Drops the tensors that a truncated file no longer holds. False: out of memory. */
+static bool drop_lost(struct bpk_pack *pack) {
     size_t kept = 0;
     uint64_t held = (uint64_t)pack->stat.st_size - pack->data_start;
     if ((uint64_t)pack->stat.st_size < pack->data_start)
@@ -173,7 +185,8 @@ static void drop_lost(struct bpk_pack *pack) {
     for (size_t i = 0; i < pack->meta.tensor_count; i++) {
         const struct bpk_meta_tensor *t = &pack->meta.tensors[i];
         if (t->end > held) {
-            pack->salvage_dropped++;
+            if (!note_lost(pack, t))
+                return false;
             continue;
         }
         if (t->end > pack->data_size)
@@ -181,6 +194,7 @@ static void drop_lost(struct bpk_pack *pack) {
         pack->meta.tensors[kept++] = *t;
     }
     pack->meta.tensor_count = kept;
+    return true;
 }
 
 static int compare_starts(const void *a, const void *b, void *context) {
@@ -237,8 +251,8 @@ static int load(struct bpk_pack *pack, const char *path, const struct bpk_open_o
         r = decide_layout(pack, options, diag);
     if (r < 0)
         return r;
-    if (options->salvage)
-        drop_lost(pack);
+    if (options->salvage && !drop_lost(pack))
+        return bpk_diag_set(diag, -ENOMEM, BPK_NO_OFFSET, "out of memory");
     r = order_data(pack);
     if (r < 0)
         return bpk_diag_set(diag, r, BPK_NO_OFFSET, "out of memory");
@@ -274,6 +288,7 @@ void bpk_pack_unref(struct bpk_pack *pack) {
         close(pack->fd);
     bpk_meta_clear(&pack->meta);
     free(pack->data_order);
+    free(pack->lost);
     free(pack);
 }
 

@@ -15,9 +15,11 @@ struct bpk_pack {
     struct bpk_meta meta;
     enum bpk_layout layout;
     uint64_t data_start;
-    uint64_t data_size;   /* largest end of a tensor, relative to data_start */
-    uint32_t *data_order; /* indexes of the tensors by start, then end, then name */
-    uint32_t salvage_dropped;
+    uint64_t data_size;           /* largest end of a tensor, relative to data_start */
+    uint32_t *data_order;         /* indexes of the tensors by start, then end, then name */
+    struct bpk_meta_tensor *lost; /* what salvage left out */
+    size_t lost_count;
+    size_t lost_capacity;
 };
 
 #endif

@@ -55,11 +55,29 @@ int bpk_plan_from_pack(struct bpk_pack *base, struct bpk_plan *ret_plan) {
     return 0;
 }
 
+int bpk_plan_own_scalars(struct bpk_plan *plan) {
+    size_t size = 1;
+    for (size_t i = 0; i < plan->scalar_count; i++)
+        size += plan->scalars[i].name.len;
+    char *at = malloc(size);
+    if (!at)
+        return -ENOMEM;
+    plan->scalar_names = at;
+    for (size_t i = 0; i < plan->scalar_count; i++) {
+        struct bpk_str *name = &plan->scalars[i].name;
+        memcpy(at, name->bytes, name->len);
+        name->bytes = at;
+        at += name->len;
+    }
+    return 0;
+}
+
 void bpk_plan_clear(struct bpk_plan *plan) {
     bpk_pack_unref(plan->base);
     free(plan->tensors);
     free(plan->metadata);
     free(plan->scalars);
+    free(plan->scalar_names);
     bpk_outbuf_clear(&plan->head);
     *plan = (struct bpk_plan){0};
 }

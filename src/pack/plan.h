@@ -59,6 +59,7 @@ struct bpk_plan {
     size_t metadata_count;
     struct bpk_scalar *scalars;
     size_t scalar_count;
+    char *scalar_names; /* own, of bpk_plan_own_scalars */
 
     /* placed */
     bool keeps_data;        /* the base's data section as it is */
@@ -71,6 +72,9 @@ struct bpk_plan {
 /* A plan of what `base` holds: every tensor in the order of its data, all metadata and scalars.
  * Takes a reference to `base`. 0 or -ENOMEM. */
 int bpk_plan_from_pack(struct bpk_pack *base, struct bpk_plan *ret_plan);
+
+/* Makes copies of the scalars' names, so that they need not outlive this call. 0 or -ENOMEM. */
+int bpk_plan_own_scalars(struct bpk_plan *plan);
 
 void bpk_plan_clear(struct bpk_plan *plan);
 

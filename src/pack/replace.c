@@ -51,7 +51,7 @@ static int fill(struct bpk_plan *plan, struct bpk_atomic_file *file,
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", file->fd);
     r = bpk_writer_verify(plan, path, diag);
     if (r == 0 && options->before_publish)
-        r = options->before_publish(options->context, path, diag);
+        r = options->before_publish(options->context, file->fd, diag);
     return r;
 }
 

@@ -10,8 +10,9 @@ struct bpk_replace_options {
     bool ignore_owner; /* an owner that cannot be given is left out */
     struct bpk_progress progress;
     /* Called when the new file is whole and on the disk, before it takes the old one's place;
-     * `path` opens it. A negative return stops everything and becomes the result. May be NULL. */
-    int (*before_publish)(void *context, const char *path, struct bpk_diag *diag);
+     * `fd` is open on it, and locked. A negative return stops everything and becomes the result.
+     * May be NULL. */
+    int (*before_publish)(void *context, int fd, struct bpk_diag *diag);
     void *context;
 };
 

@@ -90,32 +90,37 @@ bool bpk_text_is_unsafe(uint32_t c) {
            (c >= 0x2066 && c <= 0x2069);
 }
 
+/* One character as it is shown; returns its bytes in `out`. */
+static size_t show_char(const char *text, size_t *ret_len, char out[16]) {
+    uint32_t code;
+    size_t n = bpk_text_char((const uint8_t *)text, &code);
+    *ret_len = n;
+    if (bpk_text_is_unsafe(code))
+        return (size_t)snprintf(out, 16, code < 0x100 ? "\\x%02x" : "\\u{%x}", (unsigned)code);
+    memcpy(out, text, n);
+    return n;
+}
+
 char *bpk_text_escape(const char *text, size_t len, char *out, size_t size) {
     static const char ellipsis[] = "…";
     size_t used = 0;
+    size_t cut = 0; /* how far it may go for the ellipsis to fit behind */
     size_t i = 0;
     while (i < len) {
-        uint32_t code;
         char piece[16];
-        size_t n = bpk_text_char((const uint8_t *)text + i, &code);
-        size_t piece_len;
-        if (bpk_text_is_unsafe(code)) {
-            piece_len = (size_t)snprintf(piece, sizeof(piece), code < 0x100 ? "\\x%02x" : "\\u{%x}",
-                                         (unsigned)code);
-        } else {
-            memcpy(piece, text + i, n);
-            piece_len = n;
-        }
-        if (used + piece_len + sizeof(ellipsis) > size) {
-            if (used + sizeof(ellipsis) <= size) {
-                memcpy(out + used, ellipsis, sizeof(ellipsis));
-                return out;
-            }
+        size_t n;
+        size_t piece_len = show_char(text + i, &n, piece);
+        if (used + piece_len + 1 > size)
             break;
-        }
         memcpy(out + used, piece, piece_len);
         used += piece_len;
         i += n;
+        if (used + sizeof(ellipsis) <= size)
+            cut = used;
+    }
+    if (i < len && sizeof(ellipsis) <= size) {
+        memcpy(out + cut, ellipsis, sizeof(ellipsis));
+        return out;
     }
     if (size > 0)
         out[used] = '\0';

@@ -11,6 +11,13 @@
 void bpk_index_file(struct bpk_outbuf *out, const struct bpk_pack *pack,
                     const struct bpk_names *names);
 
+/* The header line alone. */
+void bpk_index_header(struct bpk_outbuf *out);
+
+/* One line; without an offset (what is edited has none yet) that field is "-". */
+void bpk_index_row(struct bpk_outbuf *out, const char *file, const struct bpk_dtype *dtype,
+                   struct bpk_shape shape, uint64_t size, const uint64_t *offset);
+
 /* "64x1x3x3" */
 void bpk_index_shape(struct bpk_outbuf *out, struct bpk_shape shape);
 

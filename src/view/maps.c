@@ -10,38 +10,41 @@ static void out_line(struct bpk_outbuf *out, const char *before, unsigned indent
         bpk_out(out, " ", 1);
 }
 
-/* The next entry's line, up to and with "KEY": . */
-static void out_key(struct bpk_outbuf *out, bool *first, unsigned indent, struct bpk_str key) {
-    out_line(out, *first ? "\n" : ",\n", indent + 2);
-    *first = false;
-    bpk_json_string(out, key);
-    bpk_out_str(out, ": ");
+struct bpk_map_writer bpk_map_begin(struct bpk_outbuf *out, unsigned indent) {
+    bpk_out_str(out, "{");
+    return (struct bpk_map_writer){out, indent, true};
 }
 
-static void out_end(struct bpk_outbuf *out, bool empty, unsigned indent) {
-    if (!empty)
-        out_line(out, "\n", indent);
-    bpk_out_str(out, "}");
+void bpk_map_key(struct bpk_map_writer *writer, struct bpk_str key) {
+    out_line(writer->out, writer->empty ? "\n" : ",\n", writer->indent + 2);
+    writer->empty = false;
+    bpk_json_string(writer->out, key);
+    bpk_out_str(writer->out, ": ");
+}
+
+void bpk_map_end(struct bpk_map_writer *writer) {
+    if (!writer->empty)
+        out_line(writer->out, "\n", writer->indent);
+    bpk_out_str(writer->out, "}");
 }
 
 void bpk_metadata_object(struct bpk_outbuf *out, const struct bpk_pack *pack, unsigned indent) {
     struct bpk_pack_info info;
     bpk_pack_get_info(pack, &info);
-    bool first = true;
-    bpk_out_str(out, "{");
+    struct bpk_map_writer writer = bpk_map_begin(out, indent);
     for (uint32_t i = 0; i < info.metadata_entries; i++) {
         struct bpk_str key;
         struct bpk_str value;
         bpk_pack_metadata(pack, i, &key, &value);
         if (memchr(key.bytes, '\0', key.len))
             continue;
-        out_key(out, &first, indent, key);
+        bpk_map_key(&writer, key);
         bpk_json_string(out, value);
     }
-    out_end(out, first, indent);
+    bpk_map_end(&writer);
 }
 
-static void out_scalar(struct bpk_outbuf *out, const struct bpk_scalar *scalar) {
+void bpk_scalar_value(struct bpk_outbuf *out, const struct bpk_scalar *scalar) {
     bpk_out_str(out, "{");
     bpk_json_cstring(out, bpk_scalar_kind_name(scalar->kind));
     bpk_out_str(out, ": ");
@@ -65,15 +68,14 @@ static void out_scalar(struct bpk_outbuf *out, const struct bpk_scalar *scalar) 
 void bpk_scalars_object(struct bpk_outbuf *out, const struct bpk_pack *pack, unsigned indent) {
     struct bpk_pack_info info;
     bpk_pack_get_info(pack, &info);
-    bool first = true;
-    bpk_out_str(out, "{");
+    struct bpk_map_writer writer = bpk_map_begin(out, indent);
     for (uint32_t i = 0; i < info.scalars; i++) {
         struct bpk_scalar scalar;
         bpk_pack_scalar(pack, i, &scalar);
-        out_key(out, &first, indent, scalar.name);
-        out_scalar(out, &scalar);
+        bpk_map_key(&writer, scalar.name);
+        bpk_scalar_value(out, &scalar);
     }
-    out_end(out, first, indent);
+    bpk_map_end(&writer);
 }
 
 void bpk_metadata_file(struct bpk_outbuf *out, const struct bpk_pack *pack) {

@@ -1,0 +1,87 @@
+#include "control.h"
+
+#include "log.h"
+#include "requests.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { EXIT_FAILED = 1, EXIT_EDITS_LEFT = 3 };
+
+/* Keeps why the last commit failed, for status.json. */
+static void note_error(struct bpk_mount *mount, int r, const struct bpk_diag *diag) {
+    pthread_mutex_lock(&mount->status_lock);
+    (void)snprintf(mount->last_error, sizeof(mount->last_error), "%s", r < 0 ? diag->sentence : "");
+    pthread_mutex_unlock(&mount->status_lock);
+}
+
+static int commit(struct bpk_mount *mount, enum bpk_commit_mode mode) {
+    struct bpk_commit_result result;
+    struct bpk_diag diag = {.sentence = ""};
+    int r = bpk_edits_commit(mount->edits, mode, &result, &diag);
+    note_error(mount, r, &diag);
+    return r;
+}
+
+static int discard(struct bpk_mount *mount) {
+    struct bpk_diag diag = {.sentence = ""};
+    note_error(mount, 0, &diag);
+    return bpk_edits_discard(mount->edits);
+}
+
+int bpk_control_run(struct bpk_mount *mount, const char *text, size_t size) {
+    char command[32];
+    while (size > 0 && (text[size - 1] == '\n' || text[size - 1] == ' '))
+        size--;
+    if (size >= sizeof(command))
+        return -EINVAL;
+    memcpy(command, text, size);
+    command[size] = '\0';
+    if (strcmp(command, "commit") == 0)
+        return commit(mount, BPK_COMMIT_ALL);
+    if (strcmp(command, "commit --valid") == 0)
+        return commit(mount, BPK_COMMIT_VALID);
+    if (strcmp(command, "discard") == 0)
+        return discard(mount);
+    return -EINVAL;
+}
+
+/* What is left when the mount is gone, one line each. */
+struct remains {
+    size_t edits;
+    size_t kept;
+};
+
+static void count_remains(void *context, enum bpk_edit_kind kind, const char *path,
+                          const char *problem) {
+    struct remains *remains = context;
+    if (kind == BPK_EDIT) {
+        remains->edits++;
+        bpk_log("not committed: %s%s%s", path, problem ? ": " : "", problem ? problem : "");
+    } else if (kind != BPK_EDIT_SCRATCH) {
+        remains->kept++;
+        bpk_log("kept beside the pack: %s", path);
+    }
+}
+
+int bpk_control_finish(struct bpk_mount *mount) {
+    struct bpk_commit_result result;
+    struct bpk_diag diag = {.sentence = ""};
+    struct remains remains = {0};
+    if (!mount->edits)
+        return 0;
+    int r = bpk_edits_commit(mount->edits, BPK_COMMIT_UNMOUNT, &result, &diag);
+    if (r < 0)
+        bpk_log("the edits are not in the pack: %s; they are kept beside it, and the next mount "
+                "has them again",
+                diag.sentence);
+    bpk_edits_list(mount->edits, count_remains, &remains);
+    if (r == 0 && remains.edits == 0 && remains.kept == 0) {
+        (void)bpk_edits_discard(mount->edits); /* scratch alone dies with the mount */
+        return 0;
+    }
+    if (r < 0 && r != -EPERM)
+        return EXIT_FAILED;
+    return EXIT_EDITS_LEFT;
+}

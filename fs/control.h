@@ -1,0 +1,14 @@
+/* Committing and discarding: by .bpkfs/control and at the end of the mount. */
+#ifndef BPKFS_CONTROL_H
+#define BPKFS_CONTROL_H
+
+#include "mount.h"
+
+/* Runs what was written to .bpkfs/control: "commit", "commit --valid", "discard", "check" (could a
+ * commit be made). 0 or -errno. */
+int bpk_control_run(struct bpk_mount *mount, const char *text, size_t size);
+
+/* The last commit, when nothing is mounted any more. Returns the daemon's exit status. */
+int bpk_control_finish(struct bpk_mount *mount);
+
+#endif

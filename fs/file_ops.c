@@ -1,0 +1,285 @@
+#include "file_ops.h"
+
+#include "control.h"
+#include "nodes.h"
+#include "requests.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* An open file. */
+struct open_file {
+    bool is_text;
+    bool for_writing;
+    atomic_bool wrote; /* since the last flush */
+    bool has_snapshot;
+    struct bpk_outbuf snapshot; /* of a composed text: what it said at the open */
+};
+
+static struct open_file *handle_of(const struct fuse_file_info *fi) {
+    return (struct open_file *)(uintptr_t)fi->fh;
+}
+
+static void free_handle(struct open_file *handle) {
+    bpk_outbuf_clear(&handle->snapshot);
+    free(handle);
+}
+
+/* ---- open ------------------------------------------------------------------------------------ */
+
+static int open_edited(struct bpk_mount *mount, const struct bpk_node *node, int flags,
+                       struct open_file *handle) {
+    char name[BPK_FILE_NAME_BUF + 8];
+    struct bpk_place place = bpk_node_place(mount, node, name);
+    struct bpk_file_stat attr;
+    int r = bpk_edits_stat(mount->edits, &place, &attr);
+    if (r == 0 && (flags & O_TRUNC) && handle->for_writing) {
+        r = bpk_edits_truncate(mount->edits, &place, 0);
+        handle->wrote = true;
+    }
+    handle->is_text = bpk_edits_is_text(mount->edits, &place);
+    if (r == 0 && handle->is_text) {
+        r = bpk_edits_text(mount->edits, &place, &handle->snapshot);
+        handle->has_snapshot = r == 0;
+    }
+    if (r == 0)
+        bpk_edits_opened(mount->edits, &place, handle->for_writing);
+    return r;
+}
+
+static int open_node(struct bpk_mount *mount, const struct bpk_node *node, int flags,
+                     struct open_file *handle) {
+    handle->for_writing = (flags & O_ACCMODE) != O_RDONLY;
+    if (bpk_node_is_folder(node))
+        return -EISDIR;
+    if (mount->edits && bpk_node_is_editable(node))
+        return open_edited(mount, node, flags, handle);
+    if (node->kind == BPK_NODE_COMMAND)
+        return mount->edits ? 0 : -EROFS;
+    if (handle->for_writing)
+        return mount->edits ? -EACCES : -EROFS;
+    if (!bpk_node_is_text(node))
+        return 0;
+    handle->is_text = true;
+    handle->has_snapshot = true;
+    return bpk_node_text(mount, node, &handle->snapshot);
+}
+
+void bpk_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
+    struct bpk_node node;
+    struct bpk_mount *mount = bpk_mount_of(req);
+    if (!bpk_find_node(req, ino, &node))
+        return;
+    struct open_file *handle = calloc(1, sizeof(*handle));
+    int r = handle ? open_node(mount, &node, fi->flags, handle) : -ENOMEM;
+    if (r < 0) {
+        free(handle);
+        bpk_reply_error(req, r);
+        return;
+    }
+    fi->fh = (uint64_t)(uintptr_t)handle;
+    fi->keep_cache = !handle->is_text && node.kind != BPK_NODE_COMMAND;
+    bpk_tell_changed(mount);
+    if (fuse_reply_open(req, fi) < 0) { /* interrupted: no release will come */
+        if (mount->edits && bpk_node_is_editable(&node))
+            bpk_edits_released(mount->edits, ino, handle->for_writing);
+        free_handle(handle);
+    }
+}
+
+void bpk_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+                   struct fuse_file_info *fi) {
+    struct bpk_node folder;
+    struct bpk_node node;
+    struct bpk_mount *mount = bpk_mount_of(req);
+    struct fuse_entry_param entry;
+    enum bpk_folder edit_folder;
+    uint64_t number;
+    if (!bpk_find_node(req, parent, &folder))
+        return;
+    struct open_file *handle = calloc(1, sizeof(*handle));
+    int r = handle ? 0 : -ENOMEM;
+    if (r == 0 && !mount->edits)
+        r = -EROFS;
+    if (r == 0 && !bpk_node_edit_folder(&folder, &edit_folder))
+        r = -EPERM;
+    if (r == 0)
+        r = bpk_edits_create(mount->edits, edit_folder, name, mode, &number);
+    if (r == 0)
+        r = bpk_node_from_number(mount, number, &node);
+    if (r == 0)
+        r = open_edited(mount, &node, 0, handle);
+    if (r == 0) {
+        bpk_edits_released(mount->edits, number, false);
+        handle->for_writing = (fi->flags & O_ACCMODE) != O_RDONLY;
+        struct bpk_place place = {.number = number};
+        bpk_edits_opened(mount->edits, &place, handle->for_writing);
+        r = bpk_fill_entry(mount, &folder, &node, &entry);
+    }
+    if (r < 0) {
+        free(handle);
+        bpk_reply_error(req, r);
+        return;
+    }
+    fi->fh = (uint64_t)(uintptr_t)handle;
+    fi->keep_cache = !handle->is_text;
+    bpk_tell_changed(mount);
+    if (fuse_reply_create(req, &entry, fi) < 0) {
+        bpk_edits_released(mount->edits, number, handle->for_writing);
+        free_handle(handle);
+    }
+}
+
+/* ---- read and write -------------------------------------------------------------------------- */
+
+static void read_snapshot(fuse_req_t req, const struct bpk_outbuf *text, size_t size,
+                          off_t offset) {
+    size_t start = (uint64_t)offset < text->len ? (size_t)offset : text->len;
+    size_t left = text->len - start;
+    /* From a buffer of our own: once the reply is out, a release may free the snapshot. */
+    char *buffer = bpk_thread_buffer(size);
+    if (!buffer) {
+        bpk_reply_error(req, -ENOMEM);
+        return;
+    }
+    if (left > size)
+        left = size;
+    if (left > 0)
+        memcpy(buffer, text->text + start, left);
+    (void)fuse_reply_buf(req, buffer, left);
+}
+
+void bpk_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
+                 struct fuse_file_info *fi) {
+    struct bpk_node node;
+    struct bpk_mount *mount = bpk_mount_of(req);
+    const struct open_file *handle = handle_of(fi);
+    if (!bpk_find_node(req, ino, &node))
+        return;
+    bool edited = mount->edits && bpk_node_is_editable(&node);
+    if (handle->has_snapshot && !edited) {
+        read_snapshot(req, &handle->snapshot, size, offset);
+        return;
+    }
+    void *buffer = bpk_thread_buffer(size);
+    size_t n = 0;
+    int r = buffer ? 0 : -ENOMEM;
+    if (r == 0 && edited) {
+        char name[BPK_FILE_NAME_BUF + 8];
+        struct bpk_place place = bpk_node_place(mount, &node, name);
+        r = bpk_edits_read(mount->edits, &place, (uint64_t)offset, buffer, size, &n);
+        if (r == -ENODATA) {
+            read_snapshot(req, &handle->snapshot, size, offset);
+            return;
+        }
+        bpk_node_note_change(mount, r);
+    } else if (r == 0 && node.kind == BPK_NODE_TENSOR) {
+        r = bpk_node_read(mount, &node, (uint64_t)offset, buffer, size, &n);
+    }
+    if (r < 0)
+        bpk_reply_error(req, r);
+    else
+        (void)fuse_reply_buf(req, buffer, n);
+}
+
+void bpk_op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t size, off_t offset,
+                  struct fuse_file_info *fi) {
+    struct bpk_node node;
+    struct bpk_mount *mount = bpk_mount_of(req);
+    struct open_file *handle = handle_of(fi);
+    if (!bpk_find_node(req, ino, &node))
+        return;
+    int r;
+    if (node.kind == BPK_NODE_COMMAND) {
+        r = bpk_control_run(mount, bytes, size);
+    } else {
+        char name[BPK_FILE_NAME_BUF + 8];
+        struct bpk_place place = bpk_node_place(mount, &node, name);
+        r = bpk_edits_write(mount->edits, &place, (uint64_t)offset, bytes, size);
+        if (handle)
+            handle->wrote = true;
+    }
+    bpk_tell_changed(mount);
+    if (r < 0)
+        bpk_reply_error(req, r);
+    else
+        (void)fuse_reply_write(req, size);
+}
+
+/* ---- the end of writing ---------------------------------------------------------------------- */
+
+void bpk_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
+    struct bpk_node node;
+    struct bpk_mount *mount = bpk_mount_of(req);
+    struct open_file *handle = handle_of(fi);
+    if (handle) {
+        if (mount->edits && bpk_node_from_number(mount, ino, &node) == 0 &&
+            bpk_node_is_editable(&node)) {
+            char name[BPK_FILE_NAME_BUF + 8];
+            struct bpk_place place = bpk_node_place(mount, &node, name);
+            /* A shared map writes after the last flush; nobody hears of a fault now. */
+            if (handle->for_writing && handle->is_text)
+                (void)bpk_edits_flush(mount->edits, &place);
+            bpk_edits_released(mount->edits, ino, handle->for_writing);
+        }
+        free_handle(handle);
+    }
+    bpk_reply_changed(req, 0);
+}
+
+/* Never ENOSYS: the kernel would take that for success for ever. */
+void bpk_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
+    struct bpk_node node;
+    struct bpk_mount *mount = bpk_mount_of(req);
+    struct open_file *handle = handle_of(fi);
+    int r = 0;
+    if (!bpk_find_node(req, ino, &node))
+        return;
+    if (mount->edits && handle && atomic_exchange(&handle->wrote, false) &&
+        bpk_node_is_editable(&node)) {
+        char name[BPK_FILE_NAME_BUF + 8];
+        struct bpk_place place = bpk_node_place(mount, &node, name);
+        r = bpk_edits_flush(mount->edits, &place);
+    }
+    bpk_reply_changed(req, r);
+}
+
+void bpk_op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi) {
+    (void)datasync;
+    (void)fi;
+    struct bpk_node node;
+    struct bpk_mount *mount = bpk_mount_of(req);
+    int r = 0;
+    if (!bpk_find_node(req, ino, &node))
+        return;
+    if (mount->edits && bpk_node_is_editable(&node)) {
+        char name[BPK_FILE_NAME_BUF + 8];
+        struct bpk_place place = bpk_node_place(mount, &node, name);
+        r = bpk_edits_fsync(mount->edits, &place);
+    }
+    bpk_reply_changed(req, r);
+}
+
+/* Only what makes a file longer: space is not set aside here. */
+void bpk_op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
+                      struct fuse_file_info *fi) {
+    (void)fi;
+    struct bpk_node node;
+    struct bpk_mount *mount = bpk_mount_of(req);
+    if (!bpk_find_node(req, ino, &node))
+        return;
+    if (mode != 0 || !mount->edits || !bpk_node_is_editable(&node)) {
+        bpk_reply_error(req, -EOPNOTSUPP);
+        return;
+    }
+    char name[BPK_FILE_NAME_BUF + 8];
+    struct bpk_place place = bpk_node_place(mount, &node, name);
+    struct bpk_file_stat attr;
+    int r = bpk_edits_stat(mount->edits, &place, &attr);
+    uint64_t end = (uint64_t)offset + (uint64_t)length;
+    if (r == 0 && end > attr.size)
+        r = bpk_edits_truncate(mount->edits, &place, end);
+    bpk_reply_changed(req, r);
+}

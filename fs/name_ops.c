@@ -1,0 +1,190 @@
+#include "name_ops.h"
+
+#include "nodes.h"
+#include "requests.h"
+
+#include <errno.h>
+#include <linux/fs.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* The folder of a request that makes or removes names; on failure the request is answered. */
+static bool find_folder(fuse_req_t req, fuse_ino_t parent, struct bpk_node *ret_node,
+                        enum bpk_folder *ret_folder) {
+    if (!bpk_find_node(req, parent, ret_node))
+        return false;
+    int r = 0;
+    if (!bpk_mount_of(req)->edits)
+        r = -EROFS;
+    else if (!bpk_node_edit_folder(ret_node, ret_folder))
+        r = -EPERM;
+    if (r < 0)
+        bpk_reply_error(req, r);
+    return r == 0;
+}
+
+static void reply_new(fuse_req_t req, const struct bpk_node *folder, uint64_t number, int r) {
+    struct bpk_node node;
+    struct fuse_entry_param entry;
+    if (r == 0)
+        r = bpk_node_from_number(bpk_mount_of(req), number, &node);
+    if (r == 0)
+        r = bpk_fill_entry(bpk_mount_of(req), folder, &node, &entry);
+    bpk_tell_changed(bpk_mount_of(req));
+    if (r < 0)
+        bpk_reply_error(req, r);
+    else
+        (void)fuse_reply_entry(req, &entry);
+}
+
+void bpk_op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t device) {
+    (void)device;
+    struct bpk_node folder;
+    enum bpk_folder edit_folder;
+    uint64_t number = 0;
+    if (!find_folder(req, parent, &folder, &edit_folder))
+        return;
+    int r = -EPERM;
+    if (S_ISREG(mode) || (mode & S_IFMT) == 0)
+        r = bpk_edits_create(bpk_mount_of(req)->edits, edit_folder, name, mode, &number);
+    reply_new(req, &folder, number, r);
+}
+
+void bpk_op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name) {
+    struct bpk_node folder;
+    enum bpk_folder edit_folder;
+    uint64_t number = 0;
+    if (!find_folder(req, parent, &folder, &edit_folder))
+        return;
+    int r = bpk_edits_symlink(bpk_mount_of(req)->edits, edit_folder, name, target, &number);
+    reply_new(req, &folder, number, r);
+}
+
+/* A pack has no folders but its own. */
+void bpk_op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode) {
+    (void)parent;
+    (void)name;
+    (void)mode;
+    bpk_reply_error(req, bpk_mount_of(req)->edits ? -EPERM : -EROFS);
+}
+
+void bpk_op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name) {
+    (void)parent;
+    (void)name;
+    bpk_reply_error(req, bpk_mount_of(req)->edits ? -EPERM : -EROFS);
+}
+
+void bpk_op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *new_name) {
+    (void)ino;
+    (void)new_parent;
+    (void)new_name;
+    bpk_reply_error(req, bpk_mount_of(req)->edits ? -EPERM : -EROFS);
+}
+
+void bpk_op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name) {
+    struct bpk_node folder;
+    struct bpk_node node;
+    struct bpk_mount *mount = bpk_mount_of(req);
+    enum bpk_folder edit_folder;
+    if (!find_folder(req, parent, &folder, &edit_folder))
+        return;
+    int r = bpk_node_lookup(mount, &folder, name, &node);
+    if (r == 0 && !bpk_node_is_editable(&node))
+        r = -EPERM;
+    if (r == 0) {
+        struct bpk_place place = {edit_folder, name, bpk_node_number(&node)};
+        r = bpk_edits_unlink(mount->edits, &place);
+    }
+    bpk_reply_changed(req, r);
+}
+
+void bpk_op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
+                   const char *new_name, unsigned flags) {
+    struct bpk_node folder;
+    struct bpk_node new_folder;
+    struct bpk_node node;
+    struct bpk_node other;
+    struct bpk_mount *mount = bpk_mount_of(req);
+    enum bpk_folder from;
+    enum bpk_folder to;
+    if (!find_folder(req, parent, &folder, &from) ||
+        !find_folder(req, new_parent, &new_folder, &to))
+        return;
+    int r = flags & ~(unsigned)RENAME_NOREPLACE ? -EINVAL : 0;
+    if (r == 0)
+        r = bpk_node_lookup(mount, &folder, name, &node);
+    if (r == 0 && !bpk_node_is_editable(&node))
+        r = -EPERM;
+    if (r == 0 && bpk_node_lookup(mount, &new_folder, new_name, &other) == 0 &&
+        !bpk_node_is_editable(&other))
+        r = bpk_node_is_folder(&other) ? -EISDIR : -EPERM;
+    if (r == 0) {
+        struct bpk_place place = {from, name, bpk_node_number(&node)};
+        r = bpk_edits_rename(mount->edits, &place, to, new_name, flags & RENAME_NOREPLACE);
+    }
+    bpk_reply_changed(req, r);
+}
+
+/* ---- attributes ------------------------------------------------------------------------------ */
+
+static int change_owner(fuse_req_t req, const struct bpk_node *node, const struct stat *attr,
+                        int to_set) {
+    struct stat now;
+    int r = bpk_node_stat(bpk_mount_of(req), node, &now);
+    if (r < 0 || fuse_req_ctx(req)->uid == 0)
+        return r;
+    bool other_owner = (to_set & FUSE_SET_ATTR_UID) && attr->st_uid != now.st_uid;
+    bool other_group = (to_set & FUSE_SET_ATTR_GID) && attr->st_gid != now.st_gid;
+    return other_owner || other_group ? -EPERM : 0;
+}
+
+static int change_mtime(struct bpk_edits *edits, const struct bpk_place *place,
+                        const struct stat *attr, int to_set) {
+    struct timespec mtime = attr->st_mtim;
+    if (to_set & FUSE_SET_ATTR_MTIME_NOW)
+        (void)clock_gettime(CLOCK_REALTIME, &mtime);
+    return bpk_edits_set_mtime(edits, place, &mtime);
+}
+
+static int change(fuse_req_t req, const struct bpk_node *node, const struct stat *attr,
+                  int to_set) {
+    struct bpk_mount *mount = bpk_mount_of(req);
+    char name[BPK_FILE_NAME_BUF + 8];
+    struct bpk_place place = bpk_node_place(mount, node, name);
+    int r = 0;
+    if (to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID))
+        r = change_owner(req, node, attr, to_set);
+    if (r == 0 && (to_set & FUSE_SET_ATTR_SIZE))
+        r = bpk_edits_truncate(mount->edits, &place, (uint64_t)attr->st_size);
+    if (r == 0 && (to_set & FUSE_SET_ATTR_MODE))
+        r = bpk_edits_set_mode(mount->edits, &place, attr->st_mode);
+    if (r == 0 && (to_set & (FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW)))
+        r = change_mtime(mount->edits, &place, attr, to_set);
+    return r;
+}
+
+void bpk_op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
+                    struct fuse_file_info *fi) {
+    struct bpk_node node;
+    struct stat now;
+    struct bpk_mount *mount = bpk_mount_of(req);
+    (void)fi;
+    if (!bpk_find_node(req, ino, &node))
+        return;
+    int r = 0;
+    if (!mount->edits)
+        r = -EROFS;
+    else if (bpk_node_is_editable(&node))
+        r = change(req, &node, attr, to_set);
+    else if (node.kind != BPK_NODE_COMMAND && (to_set & FUSE_SET_ATTR_SIZE))
+        r = -EPERM;
+    /* Times and modes of folders, and of what is computed, are nobody's. */
+    if (r == 0)
+        r = bpk_node_stat(mount, &node, &now);
+    bpk_tell_changed(mount);
+    if (r < 0)
+        bpk_reply_error(req, r);
+    else
+        (void)fuse_reply_attr(req, &now, bpk_timeout_of(mount, &node));
+}

@@ -1,0 +1,278 @@
+/* Opening and closing the edits of a pack, looking names up, listing. */
+#include "edit/state.h"
+
+#include "pack/diag.h"
+#include "pack/util.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static int lock_pack(struct bpk_edits *edits, struct bpk_diag *diag) {
+    struct stat now;
+    int fd = fcntl(bpk_pack_fd(edits->base), F_DUPFD_CLOEXEC, 3);
+    if (fd < 0)
+        return bpk_diag_set(diag, -errno, BPK_NO_OFFSET, "cannot lock: %s", strerror(errno));
+    edits->lock_fd = fd;
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return bpk_diag_set(diag, -EBUSY, BPK_NO_OFFSET,
+                            "it is mounted for writing already, or being written");
+    /* Between the opening and the lock a commit may have put another file there. */
+    if (stat(edits->path, &now) < 0 || !bpk_same_file(&now, bpk_pack_stat(edits->base)))
+        return bpk_diag_set(diag, -ESTALE, BPK_NO_OFFSET, "it was replaced just now; try again");
+    return 0;
+}
+
+static int read_back(struct bpk_edits *edits, const struct bpk_edits_options *options,
+                     size_t *ret_recovered, struct bpk_diag *diag) {
+    struct bpk_committed committed = {0};
+    int r = bpk_store_open(&edits->store, diag);
+    if (r == -ENOENT)
+        return 0;
+    if (r < 0)
+        return r;
+    if (options->discard)
+        return bpk_store_remove(&edits->store);
+    r = bpk_record_replay(edits, options->force, &committed, diag);
+    if (r == 0 && committed.contents)
+        r = bpk_state_rebase(edits, edits->base, &committed);
+    bpk_committed_clear(&committed);
+    if (r == 0)
+        r = bpk_state_compact(edits);
+    if (r < 0)
+        return diag && diag->code == r
+                   ? r
+                   : bpk_diag_set(diag, r, BPK_NO_OFFSET, "cannot take up the edits in '%s': %s",
+                                  edits->store.name, strerror(-r));
+    struct bpk_entry *entry;
+    struct bpk_entry *next;
+    HASH_ITER(hh, edits->entries, entry, next)
+    *ret_recovered += !entry->clean;
+    return 0;
+}
+
+int bpk_edits_open(const char *path, struct bpk_pack *pack, const struct bpk_edits_options *options,
+                   struct bpk_edits **ret_edits, size_t *ret_recovered, struct bpk_diag *diag) {
+    struct bpk_edits *edits = calloc(1, sizeof(*edits));
+    if (!edits)
+        return -ENOMEM;
+    *ret_recovered = 0;
+    edits->parent = -1;
+    edits->lock_fd = -1;
+    edits->store.folder = -1;
+    edits->store.journal = -1;
+    edits->next_number = BPK_FIRST_NEW_NUMBER + 1;
+    edits->next_content = 1;
+    edits->number_of = options->number_of;
+    edits->number_context = options->number_context;
+    edits->ignore_owner = options->ignore_owner;
+    memcpy(edits->folder_numbers, options->folder_numbers, sizeof(edits->folder_numbers));
+    pthread_mutex_init(&edits->lock, NULL);
+    _cleanup_free_ char *name = NULL;
+    int r = bpk_state_set_base(edits, pack);
+    edits->path = realpath(path, NULL);
+    if (r == 0 && !edits->path)
+        r = -errno;
+    if (r == 0)
+        r = bpk_open_folder(edits->path, &edits->parent, &name);
+    if (r == 0)
+        r = bpk_store_init(&edits->store, edits->parent, name);
+    edits->store.lock = &edits->lock;
+    if (r == 0)
+        r = bpk_state_base_id(pack, &edits->base_id);
+    if (r < 0)
+        bpk_diag_set(diag, r, BPK_NO_OFFSET, "cannot prepare for edits: %s", strerror(-r));
+    if (r == 0)
+        r = lock_pack(edits, diag);
+    if (r == 0)
+        r = read_back(edits, options, ret_recovered, diag);
+    if (r < 0) {
+        bpk_edits_close(edits);
+        return r;
+    }
+    *ret_edits = edits;
+    return 0;
+}
+
+static void free_tables(struct bpk_edits *edits) {
+    struct bpk_file *file;
+    struct bpk_file *next_file;
+    HASH_ITER(by_number, edits->files, file, next_file) {
+        bpk_content_unref(file->content, file->name != NULL);
+        file->content = NULL;
+        bpk_state_drop_file(edits, file);
+    }
+    struct bpk_entry *entry;
+    struct bpk_entry *next_entry;
+    HASH_ITER(hh, edits->entries, entry, next_entry) {
+        HASH_DEL(edits->entries, entry);
+        free(entry);
+    }
+    struct bpk_stem *stem;
+    struct bpk_stem *next_stem;
+    HASH_ITER(hh, edits->stems, stem, next_stem)
+    bpk_state_free_stem(edits, stem);
+    struct bpk_override *override;
+    struct bpk_override *next_override;
+    HASH_ITER(hh, edits->overrides, override, next_override) {
+        HASH_DEL(edits->overrides, override);
+        free(override->value);
+        free(override);
+    }
+    struct bpk_open *open;
+    struct bpk_open *next_open;
+    HASH_ITER(hh, edits->opens, open, next_open) {
+        HASH_DEL(edits->opens, open);
+        free(open);
+    }
+    bpk_scalar_map_clear(&edits->scalars);
+    edits->map_replaced = false;
+    edits->has_scalars = false;
+    edits->aside_count = 0;
+}
+
+void bpk_edits_close(struct bpk_edits *edits) {
+    if (!edits)
+        return;
+    free_tables(edits);
+    bpk_store_close(&edits->store);
+    bpk_names_free(edits->tensor_names);
+    bpk_names_free(edits->key_names);
+    bpk_pack_unref(edits->base);
+    if (edits->lock_fd >= 0)
+        close(edits->lock_fd);
+    if (edits->parent >= 0)
+        close(edits->parent);
+    bpk_outbuf_clear(&edits->record);
+    free(edits->stale);
+    free(edits->path);
+    pthread_mutex_destroy(&edits->lock);
+    free(edits);
+}
+
+struct bpk_pack *bpk_edits_base(struct bpk_edits *edits) {
+    pthread_mutex_lock(&edits->lock);
+    struct bpk_pack *base = bpk_pack_ref(edits->base);
+    pthread_mutex_unlock(&edits->lock);
+    return base;
+}
+
+time_t bpk_edits_last_commit(struct bpk_edits *edits) {
+    pthread_mutex_lock(&edits->lock);
+    time_t when = edits->last_commit;
+    pthread_mutex_unlock(&edits->lock);
+    return when;
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+enum bpk_found bpk_edits_lookup(struct bpk_edits *edits, enum bpk_folder folder, const char *name,
+                                uint64_t *ret_number) {
+    enum bpk_found found = BPK_FOUND_NOTHING;
+    pthread_mutex_lock(&edits->lock);
+    const struct bpk_entry *entry = bpk_state_entry(edits, folder, name);
+    if (entry && entry->file) {
+        *ret_number = entry->file->number;
+        found = BPK_FOUND_FILE;
+    } else if (!entry && bpk_state_base_has(edits, folder, name)) {
+        found = BPK_FOUND_BASE;
+    }
+    pthread_mutex_unlock(&edits->lock);
+    return found;
+}
+
+void bpk_edits_each_name(struct bpk_edits *edits, enum bpk_folder folder, bpk_name_fn *take,
+                         void *context) {
+    struct bpk_entry *entry;
+    struct bpk_entry *next;
+    pthread_mutex_lock(&edits->lock);
+    HASH_ITER(hh, edits->entries, entry, next) {
+        if (entry->file && entry->key[0] == (char)folder)
+            take(context, entry->key + 1, entry->file->number, entry->file->target != NULL);
+    }
+    pthread_mutex_unlock(&edits->lock);
+}
+
+/* ---- what there is to commit ----------------------------------------------------------------- */
+
+static void list_texts(struct bpk_edits *edits, bpk_edit_fn *report, void *context) {
+    struct bpk_entry *entry;
+    struct bpk_entry *next;
+    char path[300];
+    char reason[400];
+    HASH_ITER(hh, edits->entries, entry, next) {
+        enum bpk_folder folder = (enum bpk_folder)entry->key[0];
+        const char *name = entry->key + 1;
+        if (entry->clean || folder == BPK_IN_TENSORS)
+            continue;
+        (void)snprintf(path, sizeof(path), "%s%s", folder == BPK_IN_METADATA ? "metadata/" : "",
+                       name);
+        if (bpk_state_is_text(edits, folder, name))
+            report(context, BPK_EDIT, path,
+                   bpk_judge_text(edits, folder, name, reason, sizeof(reason)) ? reason : NULL);
+        else if (entry->file)
+            report(context,
+                   bpk_rules_is_scratch(name) || entry->file->target ? BPK_EDIT_SCRATCH
+                   : bpk_rules_is_backup(name)                       ? BPK_EDIT_BACKUP
+                                                                     : BPK_EDIT_PENDING,
+                   path, NULL);
+    }
+}
+
+static void list_tensor(struct bpk_edits *edits, const char *stem, bpk_edit_fn *report,
+                        void *context) {
+    static const enum bpk_edit_kind kinds[] = {
+        [BPK_JUDGED_NOTHING] = BPK_EDIT,       [BPK_JUDGED_TENSOR] = BPK_EDIT,
+        [BPK_JUDGED_INVALID] = BPK_EDIT,       [BPK_JUDGED_PENDING] = BPK_EDIT_PENDING,
+        [BPK_JUDGED_BACKUP] = BPK_EDIT_BACKUP, [BPK_JUDGED_SCRATCH] = BPK_EDIT_SCRATCH,
+    };
+    char path[300];
+    struct bpk_judged judged;
+    if (bpk_judge_stem(edits, stem, &judged) < 0)
+        return;
+    (void)snprintf(path, sizeof(path), "tensors/%s", stem);
+    report(context, kinds[judged.judgement], path,
+           judged.judgement == BPK_JUDGED_INVALID ? judged.reason
+           : judged.put_back ? "was moved aside and not written again: it is put back"
+                             : NULL);
+    bpk_desc_unref(judged.desc);
+}
+
+void bpk_edits_list(struct bpk_edits *edits, bpk_edit_fn *report, void *context) {
+    char **touched = NULL;
+    size_t count = 0;
+    pthread_mutex_lock(&edits->lock);
+    (void)bpk_judge_touched(edits, &touched, &count);
+    for (size_t i = 0; i < count; i++) {
+        list_tensor(edits, touched[i], report, context);
+        free(touched[i]);
+    }
+    free(touched);
+    list_texts(edits, report, context);
+    pthread_mutex_unlock(&edits->lock);
+}
+
+/* ---- dropping -------------------------------------------------------------------------------- */
+
+int bpk_edits_discard(struct bpk_edits *edits) {
+    pthread_mutex_lock(&edits->lock);
+    int r = edits->committing ? -EBUSY : 0;
+    if (r == 0) {
+        struct bpk_entry *entry;
+        struct bpk_entry *next;
+        HASH_ITER(hh, edits->entries, entry, next) {
+            if (entry->file)
+                bpk_state_stale(edits, entry->file->number);
+        }
+        free_tables(edits);
+        edits->frames = 0;
+        if (edits->store.folder >= 0)
+            r = bpk_store_remove(&edits->store);
+    }
+    pthread_mutex_unlock(&edits->lock);
+    return r;
+}

@@ -1,0 +1,148 @@
+/* Changes to a pack that are not in it yet, and how they get there.
+ *
+ * This is the FUSE-free core of a writable mount: names, bytes and texts as ordinary tools change
+ * them, kept in the edits folder before any call returns, judged and written into the pack by a
+ * commit. Every function takes the lock itself; any thread may call.
+ */
+#ifndef BPK_EDIT_EDITS_H
+#define BPK_EDIT_EDITS_H
+
+#include "bpk.h"
+#include "edit/rules.h"
+#include "pack/outbuf.h"
+
+#include <time.h>
+
+struct bpk_edits;
+
+/* A file: its inode number and, for one that was never touched, its name in the base. */
+struct bpk_place {
+    enum bpk_folder folder;
+    const char *name;
+    uint64_t number;
+};
+
+/* Numbers from here on are given to files that the base did not have. */
+#define BPK_FIRST_NEW_NUMBER (UINT64_C(0x40) << 40)
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+/* The number of a file that was never touched, by its name; 0 if it has none. It must be the same
+ * for the whole life of the mount. */
+typedef uint64_t bpk_number_fn(enum bpk_folder folder, const char *name, const void *context);
+
+struct bpk_edits_options {
+    bool discard;      /* drop what an earlier mount left */
+    bool force;        /* take edits of another version of the pack */
+    bool ignore_owner; /* the new pack may belong to somebody else than the old one */
+    uint64_t folder_numbers[BPK_FOLDERS];
+    bpk_number_fn *number_of;
+    const void *number_context;
+};
+
+/* Takes the pack's lock, reads back what an earlier mount left, and is then ready for edits.
+ * `path` leads to `pack`. *ret_recovered: how many names were found changed. -EBUSY: somebody else
+ * has the pack; -ESTALE: there are edits of another version of it; `diag` says so. */
+int bpk_edits_open(const char *path, struct bpk_pack *pack, const struct bpk_edits_options *options,
+                   struct bpk_edits **ret_edits, size_t *ret_recovered, struct bpk_diag *diag);
+
+void bpk_edits_close(struct bpk_edits *edits);
+
+/* The pack as last opened or committed; a new reference. */
+struct bpk_pack *bpk_edits_base(struct bpk_edits *edits);
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+enum bpk_found {
+    BPK_FOUND_NOTHING, /* the name is gone, or never was */
+    BPK_FOUND_BASE,    /* untouched: as the base has it, if it has it */
+    BPK_FOUND_FILE,    /* *ret_number */
+};
+enum bpk_found bpk_edits_lookup(struct bpk_edits *edits, enum bpk_folder folder, const char *name,
+                                uint64_t *ret_number);
+
+/* Every name in the folder that was touched and is there. The callback must not call back. */
+typedef void bpk_name_fn(void *context, const char *name, uint64_t number, bool is_link);
+void bpk_edits_each_name(struct bpk_edits *edits, enum bpk_folder folder, bpk_name_fn *take,
+                         void *context);
+
+struct bpk_file_stat {
+    bool is_link;
+    bool is_edited; /* mode and mtime count where they are not 0 */
+    mode_t mode;
+    struct timespec mtime;
+    uint64_t size;
+};
+/* -ESTALE for a number that has no name and no open handle. */
+int bpk_edits_stat(struct bpk_edits *edits, const struct bpk_place *place,
+                   struct bpk_file_stat *ret_stat);
+
+/* ---- operations: 0 or -errno ----------------------------------------------------------------- */
+
+int bpk_edits_create(struct bpk_edits *edits, enum bpk_folder folder, const char *name, mode_t mode,
+                     uint64_t *ret_number);
+int bpk_edits_symlink(struct bpk_edits *edits, enum bpk_folder folder, const char *name,
+                      const char *target, uint64_t *ret_number);
+int bpk_edits_readlink(struct bpk_edits *edits, uint64_t number, struct bpk_outbuf *ret_target);
+int bpk_edits_unlink(struct bpk_edits *edits, const struct bpk_place *place);
+int bpk_edits_rename(struct bpk_edits *edits, const struct bpk_place *from, enum bpk_folder folder,
+                     const char *name, bool no_replace);
+
+void bpk_edits_opened(struct bpk_edits *edits, const struct bpk_place *place, bool for_writing);
+void bpk_edits_released(struct bpk_edits *edits, uint64_t number, bool for_writing);
+
+/* Reads bytes of a tensor or of a file of its own. -ENODATA: a text that nobody wrote; what it says
+ * is composed by bpk_edits_text. */
+int bpk_edits_read(struct bpk_edits *edits, const struct bpk_place *place, uint64_t offset,
+                   void *buffer, size_t size, size_t *ret_read);
+/* What a text says that has no bytes of its own; nothing if it has. */
+int bpk_edits_text(struct bpk_edits *edits, const struct bpk_place *place,
+                   struct bpk_outbuf *ret_text);
+bool bpk_edits_is_text(struct bpk_edits *edits, const struct bpk_place *place);
+
+int bpk_edits_write(struct bpk_edits *edits, const struct bpk_place *place, uint64_t offset,
+                    const void *buffer, size_t size);
+int bpk_edits_truncate(struct bpk_edits *edits, const struct bpk_place *place, uint64_t size);
+int bpk_edits_set_mode(struct bpk_edits *edits, const struct bpk_place *place, mode_t mode);
+int bpk_edits_set_mtime(struct bpk_edits *edits, const struct bpk_place *place,
+                        const struct timespec *mtime);
+
+/* A handle that wrote is closed (some dup of it): bad text is -EBADMSG. */
+int bpk_edits_flush(struct bpk_edits *edits, const struct bpk_place *place);
+/* Bad or unfinished text is -EBADMSG, but durable all the same. */
+int bpk_edits_fsync(struct bpk_edits *edits, const struct bpk_place *place);
+int bpk_edits_fsync_folder(struct bpk_edits *edits);
+
+/* Numbers whose attributes changed beside those of the operation's own file; the caller frees. */
+size_t bpk_edits_take_stale(struct bpk_edits *edits, uint64_t **ret_numbers);
+
+/* ---- commit ---------------------------------------------------------------------------------- */
+
+enum bpk_commit_mode {
+    BPK_COMMIT_ALL,     /* by name: all edits, or -EBADMSG naming the first that is not valid */
+    BPK_COMMIT_VALID,   /* by name: what is valid */
+    BPK_COMMIT_UNMOUNT, /* not by name: what is valid, but not if half the tensors would go */
+};
+
+struct bpk_commit_result {
+    bool wrote;      /* there was something to write */
+    size_t left_out; /* edits that were not valid and stay */
+    size_t kept;     /* pending and backup files that stay */
+};
+int bpk_edits_commit(struct bpk_edits *edits, enum bpk_commit_mode mode,
+                     struct bpk_commit_result *ret_result, struct bpk_diag *diag);
+int bpk_edits_discard(struct bpk_edits *edits);
+
+/* Calls `report` for each edit: what (a path in the mount), and why it is not valid (NULL: it is,
+ * or it is no edit but a pending, backup or scratch file, as `kind` says). */
+enum bpk_edit_kind { BPK_EDIT, BPK_EDIT_PENDING, BPK_EDIT_BACKUP, BPK_EDIT_SCRATCH };
+typedef void bpk_edit_fn(void *context, enum bpk_edit_kind kind, const char *path,
+                         const char *problem);
+void bpk_edits_list(struct bpk_edits *edits, bpk_edit_fn *report, void *context);
+
+/* index.tsv as the edits make it. */
+int bpk_edits_index(struct bpk_edits *edits, struct bpk_outbuf *out);
+
+time_t bpk_edits_last_commit(struct bpk_edits *edits);
+
+#endif

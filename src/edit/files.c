@@ -1,0 +1,254 @@
+/* Names and files: the tables, and what holds for any name. All locked. */
+#include "edit/state.h"
+
+#include "pack/util.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- entries --------------------------------------------------------------------------------- */
+
+enum { KEY_MAX = 1 + 256 };
+
+static size_t make_key(enum bpk_folder folder, const char *name, char key[KEY_MAX]) {
+    size_t len = strnlen(name, KEY_MAX - 2);
+    key[0] = (char)folder;
+    memcpy(key + 1, name, len);
+    key[1 + len] = '\0';
+    return 1 + len;
+}
+
+struct bpk_entry *bpk_state_entry(struct bpk_edits *edits, enum bpk_folder folder,
+                                  const char *name) {
+    char key[KEY_MAX];
+    size_t len = make_key(folder, name, key);
+    struct bpk_entry *entry;
+    HASH_FIND(hh, edits->entries, key, len, entry);
+    return entry;
+}
+
+/* Says that the name leads to `file`, or that it is gone (NULL); journals it. */
+int bpk_state_set_entry(struct bpk_edits *edits, enum bpk_folder folder, const char *name,
+                        struct bpk_file *file) {
+    char key[KEY_MAX];
+    size_t len = make_key(folder, name, key);
+    struct bpk_entry *entry = bpk_state_entry(edits, folder, name);
+    if (!entry) {
+        entry = calloc(1, sizeof(*entry) + len + 1);
+        if (!entry)
+            return -ENOMEM;
+        memcpy(entry->key, key, len + 1);
+        entry->key_len = len;
+        HASH_ADD(hh, edits->entries, key, len, entry);
+    }
+    entry->file = file;
+    entry->clean = false;
+    entry->changed = edits->clock;
+    bpk_record_entry(edits, entry);
+    return 0;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+struct bpk_file *bpk_state_file(struct bpk_edits *edits, uint64_t number) {
+    struct bpk_file *file;
+    HASH_FIND(by_number, edits->files, &number, sizeof(number), file);
+    return file;
+}
+
+struct bpk_file *bpk_state_add_file(struct bpk_edits *edits, uint64_t number,
+                                    enum bpk_folder folder, const char *name) {
+    struct bpk_file *file = calloc(1, sizeof(*file));
+    if (!file)
+        return NULL;
+    file->number = number;
+    file->folder = folder;
+    file->name = strdup(name);
+    if (!file->name) {
+        free(file);
+        return NULL;
+    }
+    file->changed = edits->clock;
+    HASH_ADD(by_number, edits->files, number, sizeof(file->number), file);
+    return file;
+}
+
+void bpk_state_drop_file(struct bpk_edits *edits, struct bpk_file *file) {
+    HASH_DELETE(by_number, edits->files, file);
+    bpk_content_unref(file->content, false);
+    free(file->name);
+    free(file->target);
+    free(file->moved_from);
+    free(file->reason);
+    free(file);
+}
+
+/* ---- the base -------------------------------------------------------------------------------- */
+
+bool bpk_state_find_base(const struct bpk_edits *edits, const char *name, uint32_t *ret_index) {
+    char decoded[BPK_FILE_NAME_BUF];
+    char again[BPK_FILE_NAME_BUF];
+    struct bpk_str file = {name, strlen(name)};
+    if (file.len == 0 || file.len > BPK_FILE_NAME_MAX)
+        return false;
+    int len = bpk_name_decode(file, decoded);
+    if (len >= 0 &&
+        bpk_pack_find_tensor(edits->base, (struct bpk_str){decoded, (size_t)len}, ret_index) == 0)
+        return bpk_name_encode((struct bpk_str){decoded, (size_t)len}, again) == file.len &&
+               memcmp(again, name, file.len) == 0;
+    return bpk_names_find(edits->tensor_names, file, ret_index) == 0;
+}
+
+static bool base_has_key(const struct bpk_edits *edits, const char *name) {
+    uint32_t index;
+    return bpk_names_find(edits->key_names, (struct bpk_str){name, strlen(name)}, &index) == 0;
+}
+
+bool bpk_state_base_has(const struct bpk_edits *edits, enum bpk_folder folder, const char *name) {
+    char stem[BPK_FILE_NAME_BUF];
+    struct bpk_str part;
+    uint32_t index;
+    switch (folder) {
+    case BPK_IN_ROOT:
+        return strcmp(name, "metadata.json") == 0 || strcmp(name, "scalars.json") == 0 ||
+               strcmp(name, "index.tsv") == 0;
+    case BPK_IN_TENSORS:
+        if (!bpk_rules_sidecar_stem(name, &part))
+            return bpk_state_find_base(edits, name, &index);
+        if (part.len >= sizeof(stem))
+            return false;
+        memcpy(stem, part.bytes, part.len);
+        stem[part.len] = '\0';
+        return bpk_state_find_base(edits, stem, &index);
+    case BPK_IN_METADATA:
+        return base_has_key(edits, name);
+    }
+    return false;
+}
+
+bool bpk_state_exists(struct bpk_edits *edits, enum bpk_folder folder, const char *name) {
+    const struct bpk_entry *entry = bpk_state_entry(edits, folder, name);
+    return entry ? entry->file != NULL : bpk_state_base_has(edits, folder, name);
+}
+
+uint64_t bpk_state_number_of(struct bpk_edits *edits, enum bpk_folder folder, const char *name) {
+    const struct bpk_entry *entry = bpk_state_entry(edits, folder, name);
+    if (entry)
+        return entry->file ? entry->file->number : 0;
+    return edits->number_of(folder, name, edits->number_context);
+}
+
+/* The file of a place, with an entry of its own from now on. -ESTALE if its name leads elsewhere
+ * by now, -ENOENT if it is in no table and not in the base. */
+int bpk_state_touch(struct bpk_edits *edits, const struct bpk_place *place,
+                    struct bpk_file **ret_file) {
+    struct bpk_file *file = bpk_state_file(edits, place->number);
+    if (!file) {
+        if (!place->name || bpk_state_entry(edits, place->folder, place->name))
+            return -ESTALE;
+        if (!bpk_state_base_has(edits, place->folder, place->name))
+            return -ENOENT;
+        file = bpk_state_add_file(edits, place->number, place->folder, place->name);
+        if (!file)
+            return -ENOMEM;
+        file->opens = bpk_state_count_opens(edits, place->number);
+        bpk_record_file(edits, file);
+        int r = bpk_state_set_entry(edits, place->folder, place->name, file);
+        if (r < 0)
+            return r;
+    }
+    if (bpk_state_is_clean(edits, file)) {
+        /* A commit has taken it in: the journal does not know it any more. */
+        bpk_record_file(edits, file);
+        int r = bpk_state_set_entry(edits, file->folder, file->name, file);
+        if (r < 0)
+            return r;
+    }
+    file->changed = edits->clock;
+    *ret_file = file;
+    return 0;
+}
+
+bool bpk_state_is_clean(struct bpk_edits *edits, const struct bpk_file *file) {
+    const struct bpk_entry *entry =
+        file->name ? bpk_state_entry(edits, file->folder, file->name) : NULL;
+    return entry && entry->clean && entry->file == file;
+}
+
+bool bpk_state_has_edits(struct bpk_edits *edits) {
+    struct bpk_entry *entry;
+    struct bpk_entry *next;
+    HASH_ITER(hh, edits->entries, entry, next) {
+        if (!entry->clean)
+            return true;
+    }
+    return edits->stems || edits->overrides || edits->map_replaced || edits->has_scalars;
+}
+
+/* ---- what the kernel is to forget ------------------------------------------------------------ */
+
+void bpk_state_stale(struct bpk_edits *edits, uint64_t number) {
+    if (number == 0 || bpk_grow((void **)&edits->stale, &edits->stale_capacity, edits->stale_count,
+                                sizeof(edits->stale[0])) < 0)
+        return;
+    edits->stale[edits->stale_count++] = number;
+}
+
+void bpk_state_stale_name(struct bpk_edits *edits, enum bpk_folder folder, const char *name) {
+    if (bpk_state_exists(edits, folder, name))
+        bpk_state_stale(edits, bpk_state_number_of(edits, folder, name));
+}
+
+/* ---- open handles ---------------------------------------------------------------------------- */
+
+/* Untouched files that are open: they are in no other table. */
+unsigned bpk_state_count_opens(struct bpk_edits *edits, uint64_t number) {
+    struct bpk_open *open;
+    HASH_FIND(hh, edits->opens, &number, sizeof(number), open);
+    if (!open)
+        return 0;
+    unsigned count = open->count;
+    HASH_DEL(edits->opens, open);
+    free(open);
+    return count;
+}
+
+void bpk_edits_opened(struct bpk_edits *edits, const struct bpk_place *place, bool for_writing) {
+    pthread_mutex_lock(&edits->lock);
+    struct bpk_file *file = bpk_state_file(edits, place->number);
+    if (file) {
+        file->opens++;
+        file->write_opens += for_writing;
+    } else {
+        struct bpk_open *open;
+        HASH_FIND(hh, edits->opens, &place->number, sizeof(place->number), open);
+        if (!open && (open = calloc(1, sizeof(*open)))) {
+            open->number = place->number;
+            HASH_ADD(hh, edits->opens, number, sizeof(open->number), open);
+        }
+        if (open)
+            open->count++;
+    }
+    pthread_mutex_unlock(&edits->lock);
+}
+
+void bpk_edits_released(struct bpk_edits *edits, uint64_t number, bool for_writing) {
+    pthread_mutex_lock(&edits->lock);
+    struct bpk_file *file = bpk_state_file(edits, number);
+    struct bpk_open *open;
+    if (file) {
+        file->opens -= file->opens > 0;
+        file->write_opens -= for_writing && file->write_opens > 0;
+        if (file->opens == 0 && file->content)
+            bpk_content_close(file->content);
+        if (file->opens == 0 && !file->name)
+            bpk_state_drop_file(edits, file);
+    } else {
+        HASH_FIND(hh, edits->opens, &number, sizeof(number), open);
+        if (open && --open->count == 0) {
+            HASH_DEL(edits->opens, open);
+            free(open);
+        }
+    }
+    pthread_mutex_unlock(&edits->lock);
+}

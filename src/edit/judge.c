@@ -1,0 +1,237 @@
+/* What the edits come to: which tensors are whole, which are not and why. All locked. */
+#include "edit/state.h"
+
+#include "pack/pack_internal.h"
+#include "pack/text.h"
+#include "pack/util.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- lengths --------------------------------------------------------------------------------- */
+
+static void show_shape(const struct bpk_desc *desc, char *out, size_t size) {
+    size_t used = (size_t)snprintf(out, size, "[");
+    for (uint32_t i = 0; i < desc->means.rank && used + 32 < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%llu", i > 0 ? ", " : "",
+                                 (unsigned long long)desc->means.dims[i]);
+    (void)snprintf(out + used, size - used, "]");
+}
+
+/* Whether the base's own tensor of that name has this length already. */
+static bool base_has_length(const struct bpk_edits *edits, const char *stem, uint64_t size) {
+    uint32_t index;
+    struct bpk_tensor tensor;
+    if (!bpk_state_find_base(edits, stem, &index))
+        return false;
+    bpk_pack_tensor(edits->base, index, &tensor);
+    return tensor.end - tensor.start == size;
+}
+
+bool bpk_judge_length(struct bpk_edits *edits, const char *stem, const struct bpk_desc *desc,
+                      uint64_t size, char *out, size_t out_size) {
+    uint64_t needed;
+    char shape[200];
+    bool known = bpk_desc_length(desc, &needed);
+    if (known && needed == size)
+        return false;
+    if (desc->means.dtype.kind == BPK_QFLOAT && base_has_length(edits, stem, size))
+        return false;
+    show_shape(desc, shape, sizeof(shape));
+    if (known)
+        (void)snprintf(out, out_size,
+                       "has %llu bytes, but shape %s of %s needs %llu: write the missing part or "
+                       "correct the shape",
+                       (unsigned long long)size, shape, bpk_kind_name(desc->means.dtype.kind),
+                       (unsigned long long)needed);
+    else
+        (void)snprintf(out, out_size, "shape %s and dtype do not go together: correct the sidecar",
+                       shape);
+    return true;
+}
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+bool bpk_judge_text(struct bpk_edits *edits, enum bpk_folder folder, const char *name, char *out,
+                    size_t size) {
+    const struct bpk_entry *entry = bpk_state_entry(edits, folder, name);
+    const struct bpk_file *file = entry ? entry->file : NULL;
+    if (!file || !file->content)
+        return false;
+    if (file->content->suspect)
+        (void)snprintf(out, size, "the power was lost before it was on the disk: write it again");
+    else if (file->verdict == BPK_TEXT_GOOD && !file->unparsed)
+        return false;
+    else
+        (void)snprintf(out, size, "%s",
+                       file->reason && file->reason[0] ? file->reason
+                                                       : "is empty: write it or remove it");
+    return true;
+}
+
+int bpk_judge_parse_all(struct bpk_edits *edits) {
+    struct bpk_file *file;
+    struct bpk_file *next;
+    HASH_ITER(by_number, edits->files, file, next) {
+        if (!file->name || !file->unparsed || !file->content ||
+            !bpk_state_is_text(edits, file->folder, file->name))
+            continue;
+        int r = bpk_state_parse(edits, file, file->folder, file->name, true);
+        if (r < 0 && r != -EBADMSG)
+            return r;
+    }
+    return 0;
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+/* The file that was moved aside from this name while nothing took its place. */
+static struct bpk_file *find_aside(struct bpk_edits *edits, enum bpk_folder folder,
+                                   const char *name) {
+    struct bpk_file *file;
+    struct bpk_file *next;
+    if (edits->aside_count == 0) /* looked up for every name that is gone: mostly for nothing */
+        return NULL;
+    HASH_ITER(by_number, edits->files, file, next) {
+        if (file->name && file->moved_from && file->moved_from_folder == folder &&
+            strcmp(file->moved_from, name) == 0)
+            return file;
+    }
+    return NULL;
+}
+
+static void invalid(struct bpk_judged *judged, const char *path, const char *reason) {
+    judged->judgement = BPK_JUDGED_INVALID;
+    (void)snprintf(judged->reason, sizeof(judged->reason), "%s%s", path, reason);
+}
+
+/* A name without bytes. */
+static void judge_without_bytes(struct bpk_edits *edits, const char *sidecar, bool has_desc,
+                                struct bpk_judged *judged) {
+    const struct bpk_entry *entry = bpk_state_entry(edits, BPK_IN_TENSORS, sidecar);
+    bool written = entry && entry->file && entry->file->content;
+    judged->judgement = BPK_JUDGED_NOTHING;
+    if (written && has_desc)
+        invalid(judged, "", "has a sidecar but no bytes: write them, or remove the sidecar");
+}
+
+static enum bpk_judgement judge_plain_file(const char *stem, const struct bpk_file *file) {
+    if (bpk_rules_is_scratch(stem) || file->target)
+        return BPK_JUDGED_SCRATCH;
+    if (bpk_rules_is_backup(stem))
+        return BPK_JUDGED_BACKUP;
+    return file->content && file->content->size == 0 ? BPK_JUDGED_SCRATCH : BPK_JUDGED_PENDING;
+}
+
+int bpk_judge_stem(struct bpk_edits *edits, const char *stem, struct bpk_judged *ret_judged) {
+    struct bpk_judged judged = {.index = BPK_NO_TENSOR};
+    char sidecar[BPK_FILE_NAME_BUF + 8];
+    char reason[380];
+    char decoded[256];
+    size_t decoded_len;
+    const struct bpk_entry *entry = bpk_state_entry(edits, BPK_IN_TENSORS, stem);
+    const struct bpk_stem *record = bpk_state_stem(edits, stem);
+    (void)snprintf(sidecar, sizeof(sidecar), "%.255s.json", stem);
+    bool in_base = bpk_state_find_base(edits, stem, &judged.index);
+    bool text_bad = bpk_judge_text(edits, BPK_IN_TENSORS, sidecar, reason, sizeof(reason));
+    judged.file = entry ? entry->file : NULL;
+    judged.desc = record ? bpk_desc_ref(record->now) : NULL;
+    if (entry && !entry->file) {
+        judged.file = find_aside(edits, BPK_IN_TENSORS, stem);
+        judged.put_back = judged.file != NULL;
+        if (judged.put_back && !judged.desc && record)
+            judged.desc = bpk_desc_ref(record->remembered);
+    }
+    bool has_desc = judged.desc || (!record && in_base);
+    if (!judged.file && (entry || !in_base)) {
+        judge_without_bytes(edits, sidecar, has_desc, &judged);
+    } else if (!has_desc) {
+        judged.judgement = judged.file ? judge_plain_file(stem, judged.file) : BPK_JUDGED_NOTHING;
+    } else if (!in_base && !bpk_rules_is_spelled_right(stem, decoded, &decoded_len)) {
+        judged.judgement = BPK_JUDGED_PENDING;
+    } else {
+        struct bpk_content *content = judged.file ? judged.file->content : NULL;
+        uint64_t size = content ? content->size : 0;
+        struct bpk_desc *desc = NULL;
+        int r = 0;
+        judged.judgement = BPK_JUDGED_TENSOR;
+        if (!content && in_base) {
+            struct bpk_tensor tensor;
+            bpk_pack_tensor(edits->base, judged.index, &tensor);
+            size = tensor.end - tensor.start;
+        }
+        if (content || judged.desc)
+            r = judged.desc ? 0 : bpk_state_desc(edits, stem, &desc);
+        if (r < 0)
+            return r;
+        const struct bpk_desc *means = judged.desc ? judged.desc : desc;
+        bool untouched = !content && !judged.desc;
+        if (text_bad)
+            invalid(&judged, "its sidecar: ", reason);
+        else if (content && content->suspect)
+            invalid(&judged, "", "the power was lost before it was on the disk: write it again");
+        else if (!untouched && bpk_judge_length(edits, stem, means, size, reason, sizeof(reason)))
+            invalid(&judged, "", reason);
+        bpk_desc_unref(desc);
+        *ret_judged = judged;
+        return 0;
+    }
+    if (text_bad && judged.judgement != BPK_JUDGED_INVALID && has_desc)
+        invalid(&judged, "its sidecar: ", reason);
+    else if (text_bad && !has_desc && judged.judgement == BPK_JUDGED_NOTHING)
+        invalid(&judged, "its sidecar: ", reason);
+    *ret_judged = judged;
+    return 0;
+}
+
+/* ---- what was touched ------------------------------------------------------------------------ */
+
+int bpk_judge_compare_names(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int add_name(char ***names, size_t *count, size_t *capacity, const char *name, size_t len) {
+    int r = bpk_grow((void **)names, capacity, *count, sizeof(char *));
+    char *copy = r == 0 ? strndup(name, len) : NULL;
+    if (!copy)
+        return -ENOMEM;
+    (*names)[(*count)++] = copy;
+    return 0;
+}
+
+int bpk_judge_touched(struct bpk_edits *edits, char ***ret_names, size_t *ret_count) {
+    char **names = NULL;
+    size_t count = 0;
+    size_t capacity = 0;
+    int r = 0;
+    struct bpk_entry *entry;
+    struct bpk_entry *next_entry;
+    HASH_ITER(hh, edits->entries, entry, next_entry) {
+        const char *name = entry->key + 1;
+        struct bpk_str part = {name, strlen(name)};
+        if (r < 0 || entry->key[0] != BPK_IN_TENSORS || entry->clean)
+            continue;
+        if (bpk_state_is_text(edits, BPK_IN_TENSORS, name))
+            (void)bpk_rules_sidecar_stem(name, &part);
+        r = add_name(&names, &count, &capacity, part.bytes, part.len);
+    }
+    struct bpk_stem *stem;
+    struct bpk_stem *next_stem;
+    HASH_ITER(hh, edits->stems, stem, next_stem) {
+        if (r == 0)
+            r = add_name(&names, &count, &capacity, stem->name, strlen(stem->name));
+    }
+    if (count > 0)
+        qsort(names, count, sizeof(*names), bpk_judge_compare_names);
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (kept > 0 && strcmp(names[kept - 1], names[i]) == 0)
+            free(names[i]);
+        else
+            names[kept++] = names[i];
+    }
+    *ret_names = names;
+    *ret_count = kept;
+    return r;
+}

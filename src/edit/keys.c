@@ -1,0 +1,74 @@
+/* The files of metadata/ follow the map. All locked. */
+#include "edit/state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The file name of a key; false for a new key too long to have one. */
+static bool file_of(struct bpk_edits *edits, struct bpk_str key, char out[BPK_FILE_NAME_BUF]) {
+    uint32_t index;
+    if (bpk_pack_find_metadata(edits->base, key, &index) == 0) {
+        bpk_names_file(edits->key_names, index, out);
+        return true;
+    }
+    return bpk_name_encode(key, out) > 0;
+}
+
+static bool has_value(struct bpk_edits *edits, struct bpk_str key) {
+    struct bpk_override *override;
+    HASH_FIND(hh, edits->overrides, key.bytes, key.len, override);
+    if (override)
+        return override->value != NULL;
+    uint32_t index;
+    return (!edits->map_replaced || memchr(key.bytes, '\0', key.len)) &&
+           bpk_pack_find_metadata(edits->base, key, &index) == 0;
+}
+
+static int hide(struct bpk_edits *edits, const char *name) {
+    struct bpk_entry *entry = bpk_state_entry(edits, BPK_IN_METADATA, name);
+    if (entry && !entry->file)
+        return 0;
+    bpk_state_stale_name(edits, BPK_IN_METADATA, name);
+    struct bpk_file *file = entry ? entry->file : NULL;
+    int r = bpk_state_set_entry(edits, BPK_IN_METADATA, name, NULL);
+    if (r == 0 && file) {
+        free(file->name);
+        file->name = NULL;
+        if (file->opens == 0)
+            bpk_state_drop_file(edits, file);
+    }
+    return r;
+}
+
+static int show(struct bpk_edits *edits, const char *name) {
+    if (bpk_state_exists(edits, BPK_IN_METADATA, name)) {
+        bpk_state_reset_text(edits, BPK_IN_METADATA, name);
+        return 0;
+    }
+    struct bpk_file *file = bpk_state_add_file(edits, edits->next_number++, BPK_IN_METADATA, name);
+    if (!file)
+        return -ENOMEM;
+    bpk_record_file(edits, file);
+    return bpk_state_set_entry(edits, BPK_IN_METADATA, name, file);
+}
+
+/* After the whole map was written: `before` are the entries that there were. */
+int bpk_state_show_keys(struct bpk_edits *edits, const struct bpk_plan_entry *before,
+                        size_t count) {
+    char name[BPK_FILE_NAME_BUF];
+    int r = 0;
+    for (size_t i = 0; i < count && r == 0; i++)
+        if (!has_value(edits, before[i].key) && file_of(edits, before[i].key, name))
+            r = hide(edits, name);
+    struct bpk_plan_entry *now = NULL;
+    size_t now_count = 0;
+    if (r == 0)
+        r = bpk_state_effective_metadata(edits, &now, &now_count);
+    for (size_t i = 0; i < now_count && r == 0; i++)
+        if (file_of(edits, now[i].key, name))
+            r = show(edits, name);
+    bpk_state_stale(edits, edits->folder_numbers[BPK_IN_METADATA]);
+    free(now);
+    return r;
+}

@@ -1,0 +1,395 @@
+/* What tools do to names: create, unlink, rename, and the descriptor's way through them. */
+#include "edit/state.h"
+
+#include "pack/util.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- what a name is -------------------------------------------------------------------------- */
+
+/* A name that can become part of the pack: not an editor's, not a backup's; what the base has is
+ * always the base's. */
+static bool is_real(const struct bpk_edits *edits, enum bpk_folder folder, const char *name) {
+    if (bpk_state_base_has(edits, folder, name))
+        return true;
+    return !bpk_rules_is_scratch(name) && !bpk_rules_is_backup(name);
+}
+
+static bool is_bytes(const struct bpk_edits *edits, enum bpk_folder folder, const char *name) {
+    return folder == BPK_IN_TENSORS && !bpk_state_is_text(edits, folder, name);
+}
+
+/* "NAME.json" */
+static void sidecar_of(const char *name, char out[BPK_FILE_NAME_BUF + 8]) {
+    size_t len = strnlen(name, BPK_FILE_NAME_BUF);
+    memcpy(out, name, len);
+    strcpy(out + len, ".json");
+}
+
+static bool stem_of(const char *sidecar, char out[BPK_FILE_NAME_BUF]) {
+    struct bpk_str stem;
+    if (!bpk_rules_sidecar_stem(sidecar, &stem) || stem.len >= BPK_FILE_NAME_BUF)
+        return false;
+    memcpy(out, stem.bytes, stem.len);
+    out[stem.len] = '\0';
+    return true;
+}
+
+static bool is_part_of_pack(struct bpk_edits *edits, enum bpk_folder folder, const char *name) {
+    if (bpk_state_base_has(edits, folder, name) || bpk_state_is_text(edits, folder, name))
+        return true;
+    const struct bpk_stem *stem = folder == BPK_IN_TENSORS ? bpk_state_stem(edits, name) : NULL;
+    return stem && stem->now;
+}
+
+/* ---- descriptors ----------------------------------------------------------------------------- */
+
+/* A tensor that was not there before has a sidecar from now on, unless somebody wrote one. */
+static int reveal_sidecar(struct bpk_edits *edits, const char *name, bool reset) {
+    char sidecar[BPK_FILE_NAME_BUF + 8];
+    sidecar_of(name, sidecar);
+    if (bpk_state_exists(edits, BPK_IN_TENSORS, sidecar)) {
+        if (reset)
+            bpk_state_reset_text(edits, BPK_IN_TENSORS, sidecar);
+        bpk_state_stale_name(edits, BPK_IN_TENSORS, sidecar);
+        return 0;
+    }
+    struct bpk_file *file =
+        bpk_state_add_file(edits, edits->next_number++, BPK_IN_TENSORS, sidecar);
+    if (!file)
+        return -ENOMEM;
+    bpk_record_file(edits, file);
+    bpk_state_stale(edits, edits->folder_numbers[BPK_IN_TENSORS]);
+    return bpk_state_set_entry(edits, BPK_IN_TENSORS, sidecar, file);
+}
+
+/* Bytes without a descriptor are put at a name: they take what the name has, or remembers. */
+static int adopt_descriptor(struct bpk_edits *edits, const char *name) {
+    struct bpk_stem *stem = bpk_state_stem(edits, name);
+    if (!stem || stem->now || !stem->remembered)
+        return 0;
+    int r = bpk_state_make_stem(edits, name, &stem);
+    if (r < 0)
+        return r;
+    stem->now = stem->remembers_param_id ? bpk_desc_ref(stem->remembered)
+                                         : bpk_desc_without_param_id(stem->remembered);
+    if (!stem->now)
+        return -ENOMEM;
+    bpk_record_stem(edits, stem);
+    return reveal_sidecar(edits, name, false);
+}
+
+/* The bytes of a name are gone or moved: it remembers its descriptor. */
+static int forget_bytes(struct bpk_edits *edits, const char *name, bool keep_param_id) {
+    struct bpk_stem *stem;
+    char sidecar[BPK_FILE_NAME_BUF + 8];
+    int r = bpk_state_make_stem(edits, name, &stem);
+    if (r < 0)
+        return r;
+    if (stem->now) {
+        bpk_desc_unref(stem->remembered);
+        stem->remembered = stem->now;
+        stem->remembers_param_id = keep_param_id;
+        stem->now = NULL;
+    }
+    bpk_record_stem(edits, stem);
+    sidecar_of(name, sidecar);
+    bpk_state_stale_name(edits, BPK_IN_TENSORS, sidecar);
+    return 0;
+}
+
+/* The descriptor of `from` goes over to `to`. */
+static int move_descriptor(struct bpk_edits *edits, const char *from, const char *to) {
+    struct bpk_stem *source;
+    struct bpk_stem *target;
+    int r = bpk_state_make_stem(edits, from, &source);
+    if (r == 0)
+        r = bpk_state_make_stem(edits, to, &target);
+    if (r < 0)
+        return r;
+    bpk_desc_unref(target->now);
+    bpk_desc_unref(target->remembered);
+    target->now = bpk_desc_ref(source->now);
+    target->remembered = NULL;
+    bpk_record_stem(edits, target);
+    r = forget_bytes(edits, from, false);
+    return r < 0 ? r : reveal_sidecar(edits, to, true);
+}
+
+/* ---- create ---------------------------------------------------------------------------------- */
+
+static int check_name(const char *name) {
+    return strlen(name) > 255 ? -ENAMETOOLONG : 0;
+}
+
+static int create(struct bpk_edits *edits, enum bpk_folder folder, const char *name, mode_t mode,
+                  const char *target, struct bpk_file **ret_file) {
+    if (bpk_state_exists(edits, folder, name))
+        return -EEXIST;
+    struct bpk_file *file = bpk_state_add_file(edits, edits->next_number++, folder, name);
+    if (!file)
+        return -ENOMEM;
+    file->mode = mode & 07777;
+    clock_gettime(CLOCK_REALTIME, &file->mtime);
+    if (target)
+        file->target = strdup(target);
+    else
+        file->content = bpk_content_new(&edits->store, edits->next_content++);
+    if (!file->target && !file->content) {
+        bpk_state_drop_file(edits, file);
+        return -ENOMEM;
+    }
+    if (file->content)
+        bpk_record_content(edits, file->content);
+    if (bpk_state_is_text(edits, folder, name)) {
+        file->unparsed = true;
+        file->verdict = BPK_TEXT_EARLY_END;
+    }
+    bpk_record_file(edits, file);
+    int r = bpk_state_set_entry(edits, folder, name, file);
+    if (r == 0 && !target && is_bytes(edits, folder, name) && is_real(edits, folder, name))
+        r = adopt_descriptor(edits, name);
+    *ret_file = file;
+    return r;
+}
+
+static int locked_create(struct bpk_edits *edits, enum bpk_folder folder, const char *name,
+                         mode_t mode, const char *target, uint64_t *ret_number) {
+    struct bpk_file *file;
+    int r = check_name(name);
+    if (r < 0)
+        return r;
+    pthread_mutex_lock(&edits->lock);
+    r = bpk_record_begin(edits, 0);
+    if (r == 0)
+        r = create(edits, folder, name, mode, target, &file);
+    if (r == 0)
+        *ret_number = file->number;
+    r = bpk_record_finish(edits, r);
+    pthread_mutex_unlock(&edits->lock);
+    return r;
+}
+
+int bpk_edits_create(struct bpk_edits *edits, enum bpk_folder folder, const char *name, mode_t mode,
+                     uint64_t *ret_number) {
+    return locked_create(edits, folder, name, mode, NULL, ret_number);
+}
+
+/* Symbolic links are editors' locks, nothing else. */
+int bpk_edits_symlink(struct bpk_edits *edits, enum bpk_folder folder, const char *name,
+                      const char *target, uint64_t *ret_number) {
+    if (!bpk_rules_is_scratch(name))
+        return -EPERM;
+    return locked_create(edits, folder, name, 0777, target, ret_number);
+}
+
+/* ---- unlink ---------------------------------------------------------------------------------- */
+
+/* The file has no name any more; it lives on while it is open. */
+static void orphan(struct bpk_edits *edits, struct bpk_file *file) {
+    free(file->name);
+    file->name = NULL;
+    if (file->opens == 0)
+        bpk_state_drop_file(edits, file);
+    else
+        bpk_record_file(edits, file);
+}
+
+static int remove_key(struct bpk_edits *edits, const char *name) {
+    char key[BPK_FILE_NAME_BUF];
+    size_t len;
+    uint32_t index;
+    struct bpk_str text = {key, 0};
+    struct bpk_str value;
+    if (bpk_names_find(edits->key_names, (struct bpk_str){name, strlen(name)}, &index) == 0)
+        bpk_pack_metadata(edits->base, index, &text, &value);
+    else if (bpk_rules_is_spelled_right(name, key, &len))
+        text.len = len;
+    else
+        return 0;
+    int r = bpk_state_override(edits, text, NULL);
+    bpk_state_reset_text(edits, BPK_IN_ROOT, "metadata.json");
+    return r;
+}
+
+/* What the pack loses with a name that is really gone. */
+static int lose(struct bpk_edits *edits, enum bpk_folder folder, const char *name) {
+    char stem[BPK_FILE_NAME_BUF];
+    if (folder == BPK_IN_METADATA && bpk_state_is_text(edits, folder, name))
+        return remove_key(edits, name);
+    if (folder != BPK_IN_TENSORS)
+        return 0;
+    if (is_bytes(edits, folder, name)) {
+        struct bpk_desc *desc;
+        int r = bpk_state_desc(edits, name, &desc);
+        if (r == 0 && desc)
+            r = forget_bytes(edits, name, true);
+        bpk_desc_unref(desc);
+        return r;
+    }
+    /* A sidecar that waited for its bytes takes its descriptor along. */
+    if (stem_of(name, stem) && !bpk_state_exists(edits, BPK_IN_TENSORS, stem) &&
+        bpk_state_stem(edits, stem)) {
+        struct bpk_stem *record = bpk_state_stem(edits, stem);
+        bpk_desc_unref(record->now);
+        record->now = NULL;
+        bpk_record_stem(edits, record);
+    }
+    return 0;
+}
+
+static int unlink_file(struct bpk_edits *edits, const struct bpk_place *place) {
+    struct bpk_file *file;
+    int r = bpk_state_touch(edits, place, &file);
+    if (r < 0)
+        return r;
+    if (!file->name)
+        return -ENOENT;
+    enum bpk_folder folder = file->folder;
+    _cleanup_free_ char *name = strdup(file->name);
+    if (!name)
+        return -ENOMEM;
+    r = bpk_state_set_entry(edits, folder, name, NULL);
+    if (r == 0)
+        r = lose(edits, folder, name);
+    /* What was moved aside goes for good with the copy that was kept of it. */
+    if (r == 0 && file->moved_from &&
+        !bpk_state_exists(edits, file->moved_from_folder, file->moved_from))
+        r = lose(edits, file->moved_from_folder, file->moved_from);
+    if (r == 0)
+        orphan(edits, file);
+    return r;
+}
+
+int bpk_edits_unlink(struct bpk_edits *edits, const struct bpk_place *place) {
+    pthread_mutex_lock(&edits->lock);
+    int r = bpk_record_begin(edits, 0);
+    if (r == 0)
+        r = unlink_file(edits, place);
+    r = bpk_record_finish(edits, r);
+    pthread_mutex_unlock(&edits->lock);
+    return r;
+}
+
+/* ---- rename ---------------------------------------------------------------------------------- */
+
+/* The text that a file brings to a name that is a text: it must be good. */
+static int bring_text(struct bpk_edits *edits, struct bpk_file *file, enum bpk_folder folder,
+                      const char *name) {
+    int r = 0;
+    if (!file->content && bpk_state_is_text(edits, file->folder, file->name))
+        r = bpk_state_own_text(edits, file, false);
+    else if (!file->content)
+        return -EINVAL; /* a tensor's bytes are no text */
+    return r < 0 ? r : bpk_state_parse(edits, file, folder, name, true);
+}
+
+/* Where the descriptor of a tensor's bytes goes when they are renamed. */
+static int carry_descriptor(struct bpk_edits *edits, struct bpk_file *file, const char *from,
+                            enum bpk_folder folder, const char *name) {
+    struct bpk_desc *desc = NULL;
+    bool to_real = is_bytes(edits, folder, name) && is_real(edits, folder, name);
+    int r = 0;
+    if (is_bytes(edits, file->folder, from) && is_real(edits, file->folder, from))
+        r = bpk_state_desc(edits, from, &desc);
+    if (r < 0)
+        return r;
+    if (desc && to_real)
+        r = move_descriptor(edits, from, name);
+    else if (desc)
+        r = forget_bytes(edits, from, true);
+    else if (to_real)
+        r = adopt_descriptor(edits, name);
+    bpk_desc_unref(desc);
+    return r;
+}
+
+/* Remembers the real name that the file had, when it is moved aside; a real name ends that. */
+static int note_aside(struct bpk_edits *edits, struct bpk_file *file, enum bpk_folder folder,
+                      const char *name) {
+    if (is_real(edits, folder, name)) {
+        free(file->moved_from);
+        file->moved_from = NULL;
+        return 0;
+    }
+    if (file->moved_from || !is_part_of_pack(edits, file->folder, file->name))
+        return 0;
+    file->moved_from = strdup(file->name);
+    file->moved_from_folder = file->folder;
+    edits->aside_count++;
+    return file->moved_from ? 0 : -ENOMEM;
+}
+
+static int replace_target(struct bpk_edits *edits, enum bpk_folder folder, const char *name) {
+    struct bpk_place place = {folder, name, bpk_state_number_of(edits, folder, name)};
+    struct bpk_file *old;
+    if (!bpk_state_exists(edits, folder, name))
+        return 0;
+    int r = bpk_state_touch(edits, &place, &old);
+    if (r == 0)
+        orphan(edits, old);
+    return r;
+}
+
+static int move(struct bpk_edits *edits, struct bpk_file *file, enum bpk_folder folder,
+                const char *name) {
+    _cleanup_free_ char *from = strdup(file->name);
+    enum bpk_folder from_folder = file->folder;
+    char *copy = strdup(name);
+    int r = from && copy ? note_aside(edits, file, folder, name) : -ENOMEM;
+    if (r == 0)
+        r = carry_descriptor(edits, file, from, folder, name);
+    if (r == 0)
+        r = replace_target(edits, folder, name);
+    if (r == 0)
+        r = bpk_state_set_entry(edits, from_folder, from, NULL);
+    if (r < 0) {
+        free(copy);
+        return r;
+    }
+    free(file->name);
+    file->name = copy;
+    file->folder = folder;
+    bpk_record_file(edits, file);
+    return bpk_state_set_entry(edits, folder, name, file);
+}
+
+static int rename_file(struct bpk_edits *edits, const struct bpk_place *from,
+                       enum bpk_folder folder, const char *name, bool no_replace) {
+    struct bpk_file *file;
+    int r = bpk_state_touch(edits, from, &file);
+    if (r < 0)
+        return r;
+    if (!file->name)
+        return -ENOENT;
+    if (no_replace && bpk_state_exists(edits, folder, name))
+        return -EEXIST;
+    if (file->folder == folder && strcmp(file->name, name) == 0)
+        return 0;
+    bool from_pack = is_part_of_pack(edits, file->folder, file->name);
+    if (folder != file->folder && from_pack)
+        return -EXDEV;
+    bool key_moves = file->folder == BPK_IN_METADATA && from_pack && is_real(edits, folder, name);
+    if (!file->target && !file->content && !bpk_state_is_text(edits, file->folder, file->name))
+        r = bpk_state_own_bytes(edits, file); /* under the new name the base would not have them */
+    if (r == 0 && bpk_state_is_text(edits, folder, name) && !file->target)
+        r = bring_text(edits, file, folder, name);
+    if (r == 0 && key_moves)
+        r = remove_key(edits, file->name);
+    return r < 0 ? r : move(edits, file, folder, name);
+}
+
+int bpk_edits_rename(struct bpk_edits *edits, const struct bpk_place *from, enum bpk_folder folder,
+                     const char *name, bool no_replace) {
+    int r = check_name(name);
+    if (r < 0)
+        return r;
+    pthread_mutex_lock(&edits->lock);
+    r = bpk_record_begin(edits, 0);
+    if (r == 0)
+        r = rename_file(edits, from, folder, name, no_replace);
+    r = bpk_record_finish(edits, r);
+    pthread_mutex_unlock(&edits->lock);
+    return r;
+}

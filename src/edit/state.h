@@ -1,0 +1,264 @@
+/* The state of the edits: what edit's own files share. Everything here is guarded by the lock of
+ * struct bpk_edits; functions that do not take it say "locked".
+ *
+ * Names are in one table (entries): a name that was touched has an entry, which leads to a file or
+ * says that the name is gone; a name without an entry is as the base has it. A file keeps its
+ * number for life, over renames and commits. Descriptors belong to the stem of a name, not to a
+ * file, because tools bring bytes and descriptor separately.
+ */
+#ifndef BPK_EDIT_STATE_H
+#define BPK_EDIT_STATE_H
+
+#include "edit/content.h"
+#include "edit/edits.h"
+#include "view/json_read.h"
+#include "view/names.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#include <uthash.h>
+
+/* A descriptor on its own: CBOR as it is to be written, and what it means. */
+struct bpk_desc {
+    unsigned references;
+    struct bpk_descriptor means;
+    struct bpk_outbuf dtype_cbor;
+    struct bpk_outbuf unknown_cbor; /* keys that we do not know */
+    uint64_t unknown_count;
+};
+
+struct bpk_file {
+    uint64_t number;
+    UT_hash_handle by_number;
+    enum bpk_folder folder;
+    char *name; /* where it is; NULL: nowhere any more */
+    unsigned opens;
+    unsigned write_opens;
+    struct bpk_content *content; /* own bytes; NULL: as the base has it, or composed */
+    char *target;                /* of a symbolic link */
+    mode_t mode;                 /* permission bits; 0: the mount's */
+    struct timespec mtime;       /* 0: the pack's */
+    /* the real name that it was moved aside from; NULL: none */
+    char *moved_from;
+    enum bpk_folder moved_from_folder;
+    /* of a text: what was written since it was last parsed, and how that went */
+    bool unparsed;
+    enum bpk_text_verdict verdict;
+    char *reason;     /* why the verdict is not good; owned */
+    uint64_t changed; /* the edits' clock when it was last changed */
+};
+
+struct bpk_entry {
+    UT_hash_handle hh;
+    struct bpk_file *file; /* NULL: the name is gone */
+    uint64_t changed;
+    bool clean;     /* only keeps a number: the base has all else */
+    size_t key_len; /* folder, name */
+    char key[];     /* key[0]: folder; then the name, terminated */
+};
+
+/* What is known of a tensor's name beside its bytes. */
+struct bpk_stem {
+    UT_hash_handle hh;
+    struct bpk_desc *now;        /* in force; NULL: none */
+    struct bpk_desc *remembered; /* for bytes that may come; NULL: none */
+    bool remembers_param_id;
+    uint64_t changed;
+    char name[]; /* file name of the tensor */
+};
+
+/* A metadata key whose value is not the base's. */
+struct bpk_override {
+    UT_hash_handle hh;
+    char *value; /* NULL: removed */
+    size_t value_len;
+    size_t key_len;
+    char key[];
+};
+
+/* Handles of a file that was never touched. */
+struct bpk_open {
+    UT_hash_handle hh;
+    uint64_t number;
+    unsigned count;
+};
+
+struct bpk_edits {
+    pthread_mutex_t lock;
+    char *path; /* of the pack, absolute, links followed */
+    int parent; /* its folder */
+    struct bpk_pack *base;
+    struct bpk_names *tensor_names; /* of the base */
+    struct bpk_names *key_names;
+    uint64_t folder_numbers[BPK_FOLDERS];
+    bpk_number_fn *number_of; /* numbers of what was never touched */
+    const void *number_context;
+    struct bpk_base_id base_id;
+    struct bpk_store store;
+    bool read_only;
+    int lock_fd; /* holds the lock on the pack */
+    bool ignore_owner;
+    bool broken; /* the journal could not be written: nothing can be changed any more */
+
+    struct bpk_file *files; /* by number */
+    struct bpk_entry *entries;
+    size_t aside_count; /* at least as many files were moved aside from a real name */
+    struct bpk_stem *stems;
+    struct bpk_open *opens;
+    uint64_t frames; /* records in the journal */
+    uint64_t clock;  /* the frame that the operation under way will be */
+    uint64_t next_number;
+    uint64_t next_content;
+    struct bpk_outbuf record; /* of the operation under way */
+
+    struct bpk_override *overrides; /* of metadata */
+    bool map_replaced;              /* the base's metadata does not count */
+    bool has_scalars;               /* `scalars` counts, not the base's */
+    struct bpk_scalar_map scalars;
+    uint64_t maps_changed;
+
+    /* numbers whose attributes the kernel is to forget, collected by the operation under way */
+    uint64_t *stale;
+    size_t stale_count;
+    size_t stale_capacity;
+
+    time_t last_commit;
+    bool committing;
+};
+
+/* What a commit took in: written down before the new pack takes the old one's place. */
+struct bpk_committed {
+    struct bpk_base_id base_id; /* of the new pack */
+    uint64_t frozen_at;         /* the clock when it was frozen: later changes are not in it */
+    bool leaves_maps_out;
+    size_t count;
+    struct bpk_committed_content {
+        uint64_t id;
+        struct bpk_content *content; /* a reference */
+        struct bpk_str name;         /* the tensor that it became */
+        char *owned;                 /* `name`, if it is ours to free */
+    } * contents;
+    size_t left_out_count;
+    char **left_out; /* file names of tensors whose edits were not valid */
+};
+void bpk_committed_clear(struct bpk_committed *committed);
+
+/* ---- files.c (locked) ---- */
+bool bpk_state_is_clean(struct bpk_edits *edits, const struct bpk_file *file);
+bool bpk_state_has_edits(struct bpk_edits *edits);
+struct bpk_entry *bpk_state_entry(struct bpk_edits *edits, enum bpk_folder folder,
+                                  const char *name);
+struct bpk_file *bpk_state_file(struct bpk_edits *edits, uint64_t number);
+int bpk_state_set_entry(struct bpk_edits *edits, enum bpk_folder folder, const char *name,
+                        struct bpk_file *file);
+struct bpk_file *bpk_state_add_file(struct bpk_edits *edits, uint64_t number,
+                                    enum bpk_folder folder, const char *name);
+void bpk_state_drop_file(struct bpk_edits *edits, struct bpk_file *file);
+int bpk_state_touch(struct bpk_edits *edits, const struct bpk_place *place,
+                    struct bpk_file **ret_file);
+bool bpk_state_base_has(const struct bpk_edits *edits, enum bpk_folder folder, const char *name);
+bool bpk_state_exists(struct bpk_edits *edits, enum bpk_folder folder, const char *name);
+void bpk_state_stale(struct bpk_edits *edits, uint64_t number);
+void bpk_state_stale_name(struct bpk_edits *edits, enum bpk_folder folder, const char *name);
+bool bpk_state_find_base(const struct bpk_edits *edits, const char *name, uint32_t *ret_index);
+unsigned bpk_state_count_opens(struct bpk_edits *edits, uint64_t number);
+uint64_t bpk_state_number_of(struct bpk_edits *edits, enum bpk_folder folder, const char *name);
+
+/* ---- data.c (locked) ---- */
+/* A content for a file that shows the base's tensor, or a new one above a frozen content. */
+int bpk_state_own_bytes(struct bpk_edits *edits, struct bpk_file *file);
+
+/* ---- descs.c (locked) ---- */
+struct bpk_desc *bpk_desc_of_base(const struct bpk_pack *pack, uint32_t index);
+struct bpk_desc *bpk_desc_from(struct bpk_descriptor *means, const struct bpk_desc *before);
+struct bpk_desc *bpk_desc_ref(struct bpk_desc *desc);
+void bpk_desc_unref(struct bpk_desc *desc);
+struct bpk_desc *bpk_desc_without_param_id(const struct bpk_desc *desc);
+struct bpk_shape bpk_desc_shape(const struct bpk_desc *desc);
+bool bpk_desc_length(const struct bpk_desc *desc, uint64_t *ret_bytes);
+struct bpk_stem *bpk_state_stem(struct bpk_edits *edits, const char *name);
+int bpk_state_make_stem(struct bpk_edits *edits, const char *name, struct bpk_stem **ret_stem);
+int bpk_state_desc(struct bpk_edits *edits, const char *stem, struct bpk_desc **ret_desc);
+void bpk_state_free_stem(struct bpk_edits *edits, struct bpk_stem *stem);
+
+/* ---- texts.c (locked) ---- */
+bool bpk_state_is_text(const struct bpk_edits *edits, enum bpk_folder folder, const char *name);
+int bpk_state_compose(struct bpk_edits *edits, enum bpk_folder folder, const char *name,
+                      struct bpk_outbuf *out);
+int bpk_state_own_text(struct bpk_edits *edits, struct bpk_file *file, bool empty);
+int bpk_state_parse(struct bpk_edits *edits, struct bpk_file *file, enum bpk_folder folder,
+                    const char *name, bool ends_here);
+void bpk_state_reset_text(struct bpk_edits *edits, enum bpk_folder folder, const char *name);
+int bpk_state_override(struct bpk_edits *edits, struct bpk_str key, const struct bpk_str *value);
+int bpk_state_effective_metadata(struct bpk_edits *edits, struct bpk_plan_entry **ret_entries,
+                                 size_t *ret_count);
+
+int bpk_state_show_keys(struct bpk_edits *edits, const struct bpk_plan_entry *before, size_t count);
+
+/* ---- commit.c (locked) ---- */
+int bpk_state_base_id(const struct bpk_pack *pack, struct bpk_base_id *ret_id);
+/* Writes a journal of what the state is, or removes the edits folder if there are no edits. */
+int bpk_state_compact(struct bpk_edits *edits);
+
+/* ---- rebase.c (locked) ---- */
+/* Makes `pack`, which `committed` is of, the base of what is left of the edits. */
+int bpk_state_rebase(struct bpk_edits *edits, struct bpk_pack *pack,
+                     const struct bpk_committed *committed);
+/* Makes `pack` the base without more ado: when edits are opened. */
+int bpk_state_set_base(struct bpk_edits *edits, struct bpk_pack *pack);
+
+/* ---- judge.c (locked) ---- */
+enum bpk_judgement {
+    BPK_JUDGED_NOTHING, /* there is no such tensor, and none is meant */
+    BPK_JUDGED_TENSOR,
+    BPK_JUDGED_INVALID,
+    BPK_JUDGED_PENDING,
+    BPK_JUDGED_BACKUP,
+    BPK_JUDGED_SCRATCH,
+};
+struct bpk_judged {
+    enum bpk_judgement judgement;
+    struct bpk_desc *desc; /* a reference; NULL: the base's */
+    struct bpk_file *file; /* whose bytes they are; NULL: the base's */
+    uint32_t index;        /* of the base's tensor of that name; BPK_NO_TENSOR: none */
+    bool put_back;         /* the file was moved aside, and nothing took its place */
+    char reason[400];      /* INVALID */
+};
+/* Judges the tensor of that file name. `ret->desc` is to be dropped. */
+int bpk_judge_stem(struct bpk_edits *edits, const char *stem, struct bpk_judged *ret_judged);
+/* Why a text that was edited is not good; false if it is. `path` is where it is in the mount. */
+bool bpk_judge_text(struct bpk_edits *edits, enum bpk_folder folder, const char *name, char *out,
+                    size_t size);
+/* Every stem that was touched: an array of names, each and all to be freed. */
+int bpk_judge_touched(struct bpk_edits *edits, char ***ret_names, size_t *ret_count);
+int bpk_judge_compare_names(const void *a, const void *b); /* of char ** */
+/* Parses what was written and not yet parsed. */
+int bpk_judge_parse_all(struct bpk_edits *edits);
+bool bpk_judge_length(struct bpk_edits *edits, const char *stem, const struct bpk_desc *desc,
+                      uint64_t size, char *out, size_t out_size);
+
+/* ---- records.c (locked) ---- */
+void bpk_record_entry(struct bpk_edits *edits, const struct bpk_entry *entry);
+void bpk_record_file(struct bpk_edits *edits, const struct bpk_file *file);
+void bpk_record_content(struct bpk_edits *edits, const struct bpk_content *content);
+void bpk_record_blocks(struct bpk_edits *edits, const struct bpk_content *content, uint64_t offset,
+                       uint64_t size);
+void bpk_record_stem(struct bpk_edits *edits, const struct bpk_stem *stem);
+void bpk_record_override(struct bpk_edits *edits, const struct bpk_override *override);
+void bpk_record_maps(struct bpk_edits *edits);
+void bpk_record_synced(struct bpk_edits *edits, const struct bpk_content *content);
+/* Reserves room in the journal for one operation, so that it fails before it has changed
+ * anything. */
+int bpk_record_begin(struct bpk_edits *edits, size_t room);
+/* Appends what the operation recorded, whatever `result` it had; returns `result`, or why the
+ * journal could not be written. */
+int bpk_record_finish(struct bpk_edits *edits, int result);
+/* Reads the journal back. If the pack is not the journal's base but what a commit made of it, that
+ * commit's record comes back too: the state is then to be rebased. -ESTALE for any other pack. */
+int bpk_record_replay(struct bpk_edits *edits, bool force, struct bpk_committed *ret_committed,
+                      struct bpk_diag *diag);
+void bpk_record_committed(struct bpk_edits *edits, const struct bpk_committed *committed);
+int bpk_record_all(struct bpk_edits *edits);
+
+#endif

@@ -1,1 +1,0 @@
-#include "pack/outbuf.h"
