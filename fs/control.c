@@ -4,6 +4,7 @@
 #include "requests.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,8 +31,15 @@ static int discard(struct bpk_mount *mount) {
     return bpk_edits_discard(mount->edits);
 }
 
+static int save(struct bpk_mount *mount, const char *path) {
+    struct bpk_diag diag = {.sentence = ""};
+    int r = path[0] == '/' ? bpk_edits_save(mount->edits, path, &diag) : -EINVAL;
+    note_error(mount, r, &diag);
+    return r;
+}
+
 int bpk_control_run(struct bpk_mount *mount, const char *text, size_t size) {
-    char command[32];
+    char command[PATH_MAX + 16];
     while (size > 0 && (text[size - 1] == '\n' || text[size - 1] == ' '))
         size--;
     if (size >= sizeof(command))
@@ -44,6 +52,8 @@ int bpk_control_run(struct bpk_mount *mount, const char *text, size_t size) {
         return commit(mount, BPK_COMMIT_VALID);
     if (strcmp(command, "discard") == 0)
         return discard(mount);
+    if (strncmp(command, "save ", 5) == 0)
+        return save(mount, command + 5);
     return -EINVAL;
 }
 
@@ -65,12 +75,10 @@ static void count_remains(void *context, enum bpk_edit_kind kind, const char *pa
     }
 }
 
-int bpk_control_finish(struct bpk_mount *mount) {
+static int finish(struct bpk_mount *mount) {
     struct bpk_commit_result result;
     struct bpk_diag diag = {.sentence = ""};
     struct remains remains = {0};
-    if (!mount->edits)
-        return 0;
     int r = bpk_edits_commit(mount->edits, BPK_COMMIT_UNMOUNT, &result, &diag);
     if (r < 0)
         bpk_log("the edits are not in the pack: %s; they are kept beside it, and the next mount "
@@ -84,4 +92,21 @@ int bpk_control_finish(struct bpk_mount *mount) {
     if (r < 0 && r != -EPERM)
         return EXIT_FAILED;
     return EXIT_EDITS_LEFT;
+}
+
+/* The main thread comes here when the mount is gone, the thread of signals when it has waited long
+ * enough: the second one waits for the first, and gets its status. */
+int bpk_control_finish(struct bpk_mount *mount) {
+    static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
+    static bool done;
+    static int status;
+    if (!mount->edits)
+        return 0;
+    pthread_mutex_lock(&once);
+    if (!done)
+        status = finish(mount);
+    done = true;
+    int r = status;
+    pthread_mutex_unlock(&once);
+    return r;
 }

@@ -4,8 +4,8 @@
 
 #include "mount.h"
 
-/* Runs what was written to .bpkfs/control: "commit", "commit --valid", "discard", "check" (could a
- * commit be made). 0 or -errno. */
+/* Runs what was written to .bpkfs/control: "commit", "commit --valid", "discard", or "save PATH",
+ * which writes what a commit would write to a new file. 0 or -errno; why is in status.json. */
 int bpk_control_run(struct bpk_mount *mount, const char *text, size_t size);
 
 /* The last commit, when nothing is mounted any more. Returns the daemon's exit status. */

@@ -56,7 +56,7 @@ static int add_options(struct fuse_args *args, const struct bpk_options *options
 }
 
 static int serve(struct fuse_session *session, const struct bpk_options *options,
-                 struct bpk_mountpoint *point) {
+                 struct bpk_mount *mount, struct bpk_mountpoint *point) {
     bool foreground = options->foreground || options->debug;
     if (fuse_daemonize(foreground) < 0) {
         bpk_log("cannot go to the background: %s", strerror(errno));
@@ -64,7 +64,7 @@ static int serve(struct fuse_session *session, const struct bpk_options *options
     }
     if (!foreground)
         bpk_log_to_syslog();
-    int r = bpk_signals_start(point, options->grace);
+    int r = bpk_signals_start(mount, point, options->grace);
     if (r < 0) {
         bpk_log("cannot start a thread: %s", strerror(-r));
         return EXIT_REFUSED;
@@ -95,7 +95,7 @@ static int mount_and_serve(struct fuse_args *args, const struct bpk_options *opt
     int status = EXIT_REFUSED;
     if (bpk_mountpoint_prepare(options->mountpoint, options->pack, &point) == 0) {
         if (fuse_session_mount(session, point.path) == 0) {
-            status = serve(session, options, &point);
+            status = serve(session, options, mount, &point);
             fuse_session_unmount(session);
             int edits_status = bpk_control_finish(mount);
             status = edits_status != 0 ? edits_status : status;

@@ -1,14 +1,17 @@
 #include "signals.h"
 
+#include "control.h"
 #include "log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
 static struct {
+    struct bpk_mount *mount;
     struct bpk_mountpoint *point;
     unsigned grace;
 } context; /* set before the thread starts */
@@ -25,27 +28,52 @@ static sigset_t ending_signals(void) {
 void bpk_signals_block(void) {
     sigset_t set = ending_signals();
     sigaddset(&set, SIGPIPE);
+    sigaddset(&set, SIGXFSZ); /* a write past the limit is EFBIG, not the end */
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+/* Writes of shared maps come only when the kernel is asked for them: before the mount is detached,
+ * while it still has a path. The requests are served by the other threads. */
+static void bring_dirty_pages(void) {
+    int fd = open(context.point->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (syncfs(fd) < 0)
+        bpk_log("cannot bring in what is mapped: %s", strerror(errno));
+    close(fd);
+}
+
+static void tell_writer(void *unused, const char *path) {
+    (void)unused;
+    bpk_log("still open for writing: %s", path);
 }
 
 /* The main loop ends by itself once nothing is open any more; this thread then dies with the
  * process. */
 static void *wait_for_signal(void *unused) {
+    enum { EXIT_WRITERS_LEFT = 3 };
     (void)unused;
     sigset_t set = ending_signals();
     int signal_number;
     while (sigwait(&set, &signal_number) != 0)
         ;
+    if (context.mount->edits)
+        bring_dirty_pages();
     int r = bpk_mountpoint_detach(context.point->path);
     if (r < 0 && r != -EINVAL)
         bpk_log("cannot unmount %s: %s", context.point->path, strerror(-r));
     (void)sleep(context.grace);
     bpk_log("files of the mount are still open after %u seconds; leaving", context.grace);
+    size_t writers = 0;
+    if (context.mount->edits)
+        writers = bpk_edits_each_writer(context.mount->edits, tell_writer, NULL);
+    int status = bpk_control_finish(context.mount);
     bpk_mountpoint_finish(context.point);
-    _exit(0);
+    _exit(status == 0 && writers > 0 ? EXIT_WRITERS_LEFT : status);
 }
 
-int bpk_signals_start(struct bpk_mountpoint *point, unsigned grace) {
+int bpk_signals_start(struct bpk_mount *mount, struct bpk_mountpoint *point, unsigned grace) {
+    context.mount = mount;
     context.point = point;
     context.grace = grace;
     pthread_t thread;

@@ -2,14 +2,16 @@
 #ifndef BPKFS_SIGNALS_H
 #define BPKFS_SIGNALS_H
 
+#include "mount.h"
 #include "mountpoint.h"
 
 /* Blocks the signals in this thread and all it starts. Call before any thread is started. */
 void bpk_signals_block(void);
 
-/* Starts the thread that waits for them. After one came, files that are still open are served for
- * `grace` seconds; then the process ends. `point` must live as long as the process.
- * 0 or a negative errno. */
-int bpk_signals_start(struct bpk_mountpoint *point, unsigned grace);
+/* Starts the thread that waits for them. When one comes, the dirty pages of shared maps are brought
+ * in and the mount is detached; files that are still open are served for `grace` seconds, then the
+ * edits are committed and the process ends, with status 3 if files were open for writing. Both
+ * must live as long as the process. 0 or a negative errno. */
+int bpk_signals_start(struct bpk_mount *mount, struct bpk_mountpoint *point, unsigned grace);
 
 #endif

@@ -11,6 +11,7 @@ enum bpk_exit {
     BPK_EXIT_FAILED = 1,     /* refused or failed; a message was printed */
     BPK_EXIT_USAGE = 2,      /* wrong arguments */
     BPK_EXIT_UNREADABLE = 2, /* verify only: the file could not be opened */
+    BPK_EXIT_EDITS_LEFT = 3, /* edits that are not in the pack are kept beside it */
 };
 
 struct bpk_verb {
@@ -24,6 +25,11 @@ extern const struct bpk_verb bpk_verb_info;
 extern const struct bpk_verb bpk_verb_ls;
 extern const struct bpk_verb bpk_verb_cat;
 extern const struct bpk_verb bpk_verb_verify;
+extern const struct bpk_verb bpk_verb_status;
+extern const struct bpk_verb bpk_verb_commit;
+extern const struct bpk_verb bpk_verb_discard;
+extern const struct bpk_verb bpk_verb_umount;
+extern const struct bpk_verb bpk_verb_recover;
 
 /* "bpk: FILE: MESSAGE" on stderr; `file` may be NULL. */
 void bpk_cli_error(const char *file, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -1,4 +1,4 @@
-/* bpk: looks into packs without a mount. */
+/* bpk: looks into packs without a mount, and controls mounts. */
 #include "cli/cli.h"
 
 #include "pack/util.h"
@@ -7,17 +7,16 @@
 #include <string.h>
 
 static const struct bpk_verb *const verbs[] = {
-    &bpk_verb_info,
-    &bpk_verb_ls,
-    &bpk_verb_cat,
-    &bpk_verb_verify,
+    &bpk_verb_info,   &bpk_verb_ls,      &bpk_verb_cat,    &bpk_verb_verify,  &bpk_verb_status,
+    &bpk_verb_commit, &bpk_verb_discard, &bpk_verb_umount, &bpk_verb_recover,
 };
 
 static void print_help(FILE *to) {
-    (void)fprintf(to, "usage: bpk VERB [OPTIONS] FILE ...\n\n"
-                      "Looks into Burn checkpoint packs (.bpk) without mounting them.\n\n");
+    (void)fprintf(to, "usage: bpk VERB [OPTIONS] FILE|MNT ...\n\n"
+                      "Looks into Burn checkpoint packs (.bpk) without mounting them, and "
+                      "controls mounts.\n\n");
     for (size_t i = 0; i < BPK_ARRAY_LEN(verbs); i++)
-        (void)fprintf(to, "    %-7s %-34s %s\n", verbs[i]->name, verbs[i]->arguments,
+        (void)fprintf(to, "    %-8s %-36s %s\n", verbs[i]->name, verbs[i]->arguments,
                       verbs[i]->summary);
     (void)fprintf(to, "\n    -o layout=aligned|legacy    where a pack leaves it open (every verb)\n"
                       "    --help, --version\n\nSee bpk(1).\n");

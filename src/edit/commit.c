@@ -376,6 +376,20 @@ static int make_plan(struct commit *commit, struct bpk_plan *ret_plan) {
     return 0;
 }
 
+/* Whether the new pack would be another than the base: scratch, backups and pending files alone are
+ * no reason to write. */
+static bool changes_pack(const struct commit *commit) {
+    const struct bpk_edits *edits = commit->edits;
+    bool maps = edits->overrides || edits->map_replaced || edits->has_scalars;
+    if ((maps && !commit->committed.leaves_maps_out) ||
+        commit->count != commit->base->meta.tensor_count)
+        return true;
+    for (size_t i = 0; i < commit->count; i++)
+        if (commit->items[i].desc || commit->items[i].content || commit->items[i].owned)
+            return true;
+    return false;
+}
+
 /* ---- freeze ---------------------------------------------------------------------------------- */
 
 static int freeze(struct commit *commit, struct bpk_plan *ret_plan, bool *ret_something,
@@ -406,8 +420,7 @@ static int freeze(struct commit *commit, struct bpk_plan *ret_plan, bool *ret_so
                          commit->count, total);
     if (r == 0)
         r = make_plan(commit, ret_plan);
-    /* An empty plan of changes is no reason to write. */
-    *ret_something = r == 0 && bpk_state_has_edits(edits);
+    *ret_something = r == 0 && changes_pack(commit);
     commit->committed.frozen_at = edits->clock;
     return r;
 }
@@ -550,6 +563,20 @@ static void note_moved(struct commit *commit, bool kept_data) {
     }
 }
 
+/* Nothing to write: what was undone, or came to nothing, is forgotten all the same. */
+static int forget_undone(struct commit *commit) {
+    struct bpk_edits *edits = commit->edits;
+    pthread_mutex_lock(&edits->lock);
+    commit->committed.base_id = edits->base_id;
+    int r = bpk_state_rebase(edits, edits->base, &commit->committed);
+    if (r == 0)
+        r = bpk_state_compact(edits);
+    if (r < 0)
+        edits->broken = true;
+    pthread_mutex_unlock(&edits->lock);
+    return r;
+}
+
 static int take_over(struct commit *commit, bool kept_data) {
     struct bpk_edits *edits = commit->edits;
     pthread_mutex_lock(&edits->lock);
@@ -587,12 +614,10 @@ static void thaw(struct commit *commit) {
         close(commit->lock_fd);
 }
 
-int bpk_edits_commit(struct bpk_edits *edits, enum bpk_commit_mode mode,
-                     struct bpk_commit_result *ret_result, struct bpk_diag *diag) {
-    struct commit commit = {.edits = edits, .mode = mode, .lock_fd = -1};
-    struct bpk_plan plan = {0};
-    bool something = false;
-    *ret_result = (struct bpk_commit_result){0};
+/* Takes the turn to commit and freezes. On failure all is as it was. */
+static int begin_commit(struct commit *commit, struct bpk_plan *ret_plan, bool *ret_something,
+                        struct bpk_diag *diag) {
+    struct bpk_edits *edits = commit->edits;
     pthread_mutex_lock(&edits->lock);
     if (edits->committing || edits->read_only) {
         int busy = edits->read_only ? -EROFS : -EBUSY;
@@ -605,13 +630,27 @@ int bpk_edits_commit(struct bpk_edits *edits, enum bpk_commit_mode mode,
     bool has_edits = bpk_state_has_edits(edits);
     int r = has_edits ? bpk_record_begin(edits, 0) : 0;
     if (r == 0 && has_edits) {
-        r = freeze(&commit, &plan, &something, diag);
+        r = freeze(commit, ret_plan, ret_something, diag);
         r = bpk_record_finish(edits, r);
     }
     pthread_mutex_unlock(&edits->lock);
     if (r < 0 && diag && diag->code != r)
         bpk_diag_set(diag, r, BPK_NO_OFFSET, "cannot prepare the commit: %s", strerror(-r));
-    if (r == 0 && something) {
+    if (r < 0)
+        thaw(commit);
+    return r;
+}
+
+int bpk_edits_commit(struct bpk_edits *edits, enum bpk_commit_mode mode,
+                     struct bpk_commit_result *ret_result, struct bpk_diag *diag) {
+    struct commit commit = {.edits = edits, .mode = mode, .lock_fd = -1};
+    struct bpk_plan plan = {0};
+    bool something = false;
+    *ret_result = (struct bpk_commit_result){0};
+    int r = begin_commit(&commit, &plan, &something, diag);
+    if (r < 0)
+        return r;
+    if (something) {
         struct bpk_replace_options options = {
             .ignore_owner = edits->ignore_owner,
             .before_publish = before_publish,
@@ -620,10 +659,29 @@ int bpk_edits_commit(struct bpk_edits *edits, enum bpk_commit_mode mode,
         r = bpk_replace(&plan, edits->path, &options, NULL, diag);
         if (r == 0)
             r = take_over(&commit, plan.keeps_data);
+    } else if (commit.base) {
+        r = forget_undone(&commit);
     }
     ret_result->wrote = r == 0 && something;
     ret_result->left_out = commit.committed.left_out_count + commit.committed.leaves_maps_out;
     ret_result->kept = commit.kept;
+    bpk_plan_clear(&plan);
+    thaw(&commit);
+    return r;
+}
+
+int bpk_edits_save(struct bpk_edits *edits, const char *path, struct bpk_diag *diag) {
+    struct commit commit = {.edits = edits, .mode = BPK_COMMIT_ALL, .lock_fd = -1};
+    const struct bpk_replace_options options = {.new_file = true, .ignore_owner = true};
+    struct bpk_plan plan = {0};
+    bool something = false;
+    int r = begin_commit(&commit, &plan, &something, diag);
+    if (r < 0)
+        return r;
+    if (!plan.base) /* no edits: the pack as it is */
+        r = bpk_plan_from_pack(edits->base, &plan);
+    if (r == 0)
+        r = bpk_replace(&plan, path, &options, NULL, diag);
     bpk_plan_clear(&plan);
     thaw(&commit);
     return r;

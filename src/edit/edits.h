@@ -91,6 +91,10 @@ int bpk_edits_rename(struct bpk_edits *edits, const struct bpk_place *from, enum
 void bpk_edits_opened(struct bpk_edits *edits, const struct bpk_place *place, bool for_writing);
 void bpk_edits_released(struct bpk_edits *edits, uint64_t number, bool for_writing);
 
+/* Every file that is open for writing, by its path in the mount; returns how many. */
+typedef void bpk_writer_fn(void *context, const char *path);
+size_t bpk_edits_each_writer(struct bpk_edits *edits, bpk_writer_fn *take, void *context);
+
 /* Reads bytes of a tensor or of a file of its own. -ENODATA: a text that nobody wrote; what it says
  * is composed by bpk_edits_text. */
 int bpk_edits_read(struct bpk_edits *edits, const struct bpk_place *place, uint64_t offset,
@@ -131,6 +135,9 @@ struct bpk_commit_result {
 };
 int bpk_edits_commit(struct bpk_edits *edits, enum bpk_commit_mode mode,
                      struct bpk_commit_result *ret_result, struct bpk_diag *diag);
+/* Writes what a commit would write to `path`, a file that is not there yet, and leaves pack and
+ * edits as they are: -EBADMSG as BPK_COMMIT_ALL. */
+int bpk_edits_save(struct bpk_edits *edits, const char *path, struct bpk_diag *diag);
 int bpk_edits_discard(struct bpk_edits *edits);
 
 /* Calls `report` for each edit: what (a path in the mount), and why it is not valid (NULL: it is,

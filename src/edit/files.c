@@ -4,6 +4,7 @@
 #include "pack/util.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- entries --------------------------------------------------------------------------------- */
@@ -45,6 +46,11 @@ int bpk_state_set_entry(struct bpk_edits *edits, enum bpk_folder folder, const c
     entry->clean = false;
     entry->changed = edits->clock;
     bpk_record_entry(edits, entry);
+    /* That a name is gone is worth remembering only where the base has it. */
+    if (!file && !bpk_state_base_has(edits, folder, name)) {
+        HASH_DEL(edits->entries, entry);
+        free(entry);
+    }
     return 0;
 }
 
@@ -151,7 +157,7 @@ int bpk_state_touch(struct bpk_edits *edits, const struct bpk_place *place,
         file = bpk_state_add_file(edits, place->number, place->folder, place->name);
         if (!file)
             return -ENOMEM;
-        file->opens = bpk_state_count_opens(edits, place->number);
+        bpk_state_take_opens(edits, file);
         bpk_record_file(edits, file);
         int r = bpk_state_set_entry(edits, place->folder, place->name, file);
         if (r < 0)
@@ -201,16 +207,16 @@ void bpk_state_stale_name(struct bpk_edits *edits, enum bpk_folder folder, const
 
 /* ---- open handles ---------------------------------------------------------------------------- */
 
-/* Untouched files that are open: they are in no other table. */
-unsigned bpk_state_count_opens(struct bpk_edits *edits, uint64_t number) {
+/* The handles that a file had before it was touched: they are in no other table. */
+void bpk_state_take_opens(struct bpk_edits *edits, struct bpk_file *file) {
     struct bpk_open *open;
-    HASH_FIND(hh, edits->opens, &number, sizeof(number), open);
+    HASH_FIND(hh, edits->opens, &file->number, sizeof(file->number), open);
     if (!open)
-        return 0;
-    unsigned count = open->count;
+        return;
+    file->opens = open->count;
+    file->write_opens = open->writers;
     HASH_DEL(edits->opens, open);
     free(open);
-    return count;
 }
 
 void bpk_edits_opened(struct bpk_edits *edits, const struct bpk_place *place, bool for_writing) {
@@ -226,8 +232,10 @@ void bpk_edits_opened(struct bpk_edits *edits, const struct bpk_place *place, bo
             open->number = place->number;
             HASH_ADD(hh, edits->opens, number, sizeof(open->number), open);
         }
-        if (open)
+        if (open) {
             open->count++;
+            open->writers += for_writing;
+        }
     }
     pthread_mutex_unlock(&edits->lock);
 }
@@ -245,10 +253,30 @@ void bpk_edits_released(struct bpk_edits *edits, uint64_t number, bool for_writi
             bpk_state_drop_file(edits, file);
     } else {
         HASH_FIND(hh, edits->opens, &number, sizeof(number), open);
+        if (open)
+            open->writers -= for_writing && open->writers > 0;
         if (open && --open->count == 0) {
             HASH_DEL(edits->opens, open);
             free(open);
         }
     }
     pthread_mutex_unlock(&edits->lock);
+}
+
+size_t bpk_edits_each_writer(struct bpk_edits *edits, bpk_writer_fn *take, void *context) {
+    static const char *const folders[] = {"", "tensors/", "metadata/"};
+    size_t count = 0;
+    struct bpk_file *file;
+    struct bpk_file *next;
+    pthread_mutex_lock(&edits->lock);
+    HASH_ITER(by_number, edits->files, file, next) {
+        char path[300];
+        if (file->write_opens == 0 || !file->name)
+            continue;
+        (void)snprintf(path, sizeof(path), "%s%s", folders[file->folder], file->name);
+        take(context, path);
+        count++;
+    }
+    pthread_mutex_unlock(&edits->lock);
+    return count;
 }

@@ -82,6 +82,7 @@ struct bpk_open {
     UT_hash_handle hh;
     uint64_t number;
     unsigned count;
+    unsigned writers;
 };
 
 struct bpk_edits {
@@ -162,7 +163,7 @@ bool bpk_state_exists(struct bpk_edits *edits, enum bpk_folder folder, const cha
 void bpk_state_stale(struct bpk_edits *edits, uint64_t number);
 void bpk_state_stale_name(struct bpk_edits *edits, enum bpk_folder folder, const char *name);
 bool bpk_state_find_base(const struct bpk_edits *edits, const char *name, uint32_t *ret_index);
-unsigned bpk_state_count_opens(struct bpk_edits *edits, uint64_t number);
+void bpk_state_take_opens(struct bpk_edits *edits, struct bpk_file *file);
 uint64_t bpk_state_number_of(struct bpk_edits *edits, enum bpk_folder folder, const char *name);
 
 /* ---- data.c (locked) ---- */

@@ -60,7 +60,8 @@ int bpk_replace(struct bpk_plan *plan, const char *path, const struct bpk_replac
     static const struct bpk_replace_options defaults = {0};
     struct bpk_atomic_file file;
     struct bpk_written written = {0};
-    int r = bpk_atomic_begin(path, plan->base ? &plan->base->stat : NULL, &file, diag);
+    bool replaces = plan->base && !(options && options->new_file);
+    int r = bpk_atomic_begin(path, replaces ? &plan->base->stat : NULL, &file, diag);
     if (r < 0)
         return r;
     r = fill(plan, &file, options ? options : &defaults, &written, diag);

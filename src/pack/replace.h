@@ -7,6 +7,7 @@
 #include "pack/writer.h"
 
 struct bpk_replace_options {
+    bool new_file;     /* `path` is another file, which must not be there yet */
     bool ignore_owner; /* an owner that cannot be given is left out */
     struct bpk_progress progress;
     /* Called when the new file is whole and on the disk, before it takes the old one's place;

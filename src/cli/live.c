@@ -1,0 +1,98 @@
+#include "cli/live.h"
+
+#include "cli/cli.h"
+#include "pack/text.h"
+#include "pack/util.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int open_control_file(const char *mountpoint, const char *name, int flags) {
+    char path[PATH_MAX];
+    if ((size_t)snprintf(path, sizeof(path), "%s/.bpkfs/%s", mountpoint, name) >= sizeof(path))
+        return -ENAMETOOLONG;
+    int fd = open(path, flags | O_CLOEXEC);
+    return fd >= 0 ? fd : -errno;
+}
+
+static int read_all(int fd, struct bpk_outbuf *out) {
+    char bytes[4096];
+    ssize_t n;
+    while ((n = read(fd, bytes, sizeof(bytes))) > 0)
+        bpk_out(out, bytes, (size_t)n);
+    if (n < 0)
+        return -errno;
+    return out->failed ? -ENOMEM : 0;
+}
+
+int bpk_live_status(const char *mountpoint, struct bpk_status *ret_status,
+                    struct bpk_outbuf *ret_text) {
+    _cleanup_outbuf_ struct bpk_outbuf text = {0};
+    int fd = open_control_file(mountpoint, "status.json", O_RDONLY);
+    int r = fd < 0 ? fd : read_all(fd, &text);
+    if (fd >= 0)
+        close(fd);
+    if (r == 0)
+        r = bpk_status_parse((struct bpk_str){text.text, text.len}, ret_status);
+    if (r == -ENOENT || r == -ENOTDIR)
+        bpk_cli_error(mountpoint, "no pack is mounted there");
+    else if (r < 0)
+        bpk_cli_error(mountpoint, "cannot read its status: %s", strerror(-r));
+    if (r == 0 && ret_text) {
+        *ret_text = text;
+        text = (struct bpk_outbuf){0};
+    }
+    return r;
+}
+
+/* Why a command failed, as the daemon says it. */
+static void print_reason(const char *mountpoint, int r) {
+    struct bpk_status status;
+    char shown[600];
+    if (bpk_live_status(mountpoint, &status, NULL) < 0)
+        return;
+    if (status.last_error)
+        bpk_cli_error(
+            mountpoint, "%s",
+            bpk_text_escape(status.last_error, strlen(status.last_error), shown, sizeof(shown)));
+    else
+        bpk_cli_error(mountpoint, "%s", strerror(-r));
+    bpk_status_clear(&status);
+}
+
+int bpk_live_command(const char *mountpoint, const char *command) {
+    int fd = open_control_file(mountpoint, "control", O_WRONLY);
+    if (fd == -ENOENT || fd == -ENOTDIR)
+        bpk_cli_error(mountpoint, "no pack is mounted there");
+    else if (fd == -EROFS)
+        bpk_cli_error(mountpoint, "it is mounted read-only");
+    else if (fd < 0)
+        bpk_cli_error(mountpoint, "cannot reach its daemon: %s", strerror(-fd));
+    if (fd < 0)
+        return fd;
+    ssize_t n;
+    do {
+        n = write(fd, command, strlen(command));
+    } while (n < 0 && errno == EINTR);
+    int r = n < 0 ? -errno : 0;
+    close(fd);
+    if (r < 0)
+        print_reason(mountpoint, r);
+    return r;
+}
+
+void bpk_live_print_waiting(const char *mountpoint) {
+    struct bpk_status status;
+    if (bpk_live_status(mountpoint, &status, NULL) < 0)
+        return;
+    for (size_t i = 0; status.edits[i]; i++) {
+        char shown[300];
+        printf("not in the pack: %s\n",
+               bpk_text_escape(status.edits[i], strlen(status.edits[i]), shown, sizeof(shown)));
+    }
+    bpk_status_clear(&status);
+}

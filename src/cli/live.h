@@ -1,0 +1,19 @@
+/* Talking to a live mount through its .bpkfs folder. */
+#ifndef BPK_CLI_LIVE_H
+#define BPK_CLI_LIVE_H
+
+#include "pack/outbuf.h"
+#include "view/status_read.h"
+
+/* Reads the status of the mount at `mountpoint`, as text too if `ret_text` is not NULL. A message
+ * is printed on failure. 0 or a negative errno. */
+int bpk_live_status(const char *mountpoint, struct bpk_status *ret_status,
+                    struct bpk_outbuf *ret_text);
+
+/* Sends a command; on failure the mount's own reason is printed. 0 or a negative errno. */
+int bpk_live_command(const char *mountpoint, const char *command);
+
+/* Prints edits that wait for more, if any: pending files, backups. */
+void bpk_live_print_waiting(const char *mountpoint);
+
+#endif

@@ -1,0 +1,103 @@
+/* bpk recover: the edits that a mount left beside a pack, without mounting it again. */
+#include "cli/cli.h"
+
+#include "edit/edits.h"
+#include "pack/text.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Nothing is mounted: no file needs a number. */
+static uint64_t no_number(enum bpk_folder folder, const char *name, const void *context) {
+    (void)folder;
+    (void)name;
+    (void)context;
+    return 0;
+}
+
+static void print_edit(void *context, enum bpk_edit_kind kind, const char *path,
+                       const char *problem) {
+    static const char *const labels[] = {
+        [BPK_EDIT] = "edited ",
+        [BPK_EDIT_PENDING] = "pending",
+        [BPK_EDIT_BACKUP] = "backup ",
+        [BPK_EDIT_SCRATCH] = "scratch",
+    };
+    char shown[600];
+    size_t *count = context;
+    printf("%s  %s", labels[kind], bpk_text_escape(path, strlen(path), shown, sizeof(shown)));
+    if (problem)
+        printf("  ! %s", bpk_text_escape(problem, strlen(problem), shown, sizeof(shown)));
+    printf("\n");
+    ++*count;
+}
+
+static int show(struct bpk_edits *edits) {
+    size_t count = 0;
+    bpk_edits_list(edits, print_edit, &count);
+    if (count == 0)
+        printf("no edits\n");
+    else
+        printf("'bpk recover --commit' writes them into the pack, '--discard' drops them\n");
+    return BPK_EXIT_OK;
+}
+
+static int commit(struct bpk_edits *edits, const char *path) {
+    struct bpk_commit_result result;
+    struct bpk_diag diag = {.sentence = ""};
+    size_t count = 0;
+    if (bpk_edits_commit(edits, BPK_COMMIT_ALL, &result, &diag) < 0) {
+        bpk_cli_error(path, "%s", diag.sentence);
+        return BPK_EXIT_FAILED;
+    }
+    if (result.kept == 0)
+        return BPK_EXIT_OK;
+    bpk_edits_list(edits, print_edit, &count);
+    return BPK_EXIT_EDITS_LEFT;
+}
+
+static int run(int argc, char **argv) {
+    static const struct option options[] = {{"commit", no_argument, NULL, 'c'},
+                                            {"discard", no_argument, NULL, 'd'},
+                                            {"force", no_argument, NULL, 'F'},
+                                            {0}};
+    struct bpk_edits_options how = {.number_of = no_number};
+    struct bpk_open_options layout = {0};
+    bool wants_commit = false;
+    int c;
+    while ((c = getopt_long(argc, argv, "o:", options, NULL)) != -1) {
+        if (c == 'c')
+            wants_commit = true;
+        else if (c == 'd')
+            how.discard = true;
+        else if (c == 'F')
+            how.force = true;
+        else if (c != 'o' || !bpk_cli_layout(optarg, &layout))
+            return bpk_cli_usage(&bpk_verb_recover);
+    }
+    if (optind + 1 != argc || (wants_commit && how.discard))
+        return bpk_cli_usage(&bpk_verb_recover);
+    struct bpk_cli_pack pack;
+    struct bpk_edits *edits;
+    struct bpk_diag diag = {.sentence = ""};
+    size_t found;
+    if (bpk_cli_open(argv[optind], &layout, &pack) < 0)
+        return BPK_EXIT_FAILED;
+    int status = BPK_EXIT_FAILED;
+    if (bpk_edits_open(argv[optind], pack.pack, &how, &edits, &found, &diag) < 0) {
+        bpk_cli_error(argv[optind], "%s", diag.sentence);
+    } else {
+        status = wants_commit ? commit(edits, argv[optind]) : show(edits);
+        bpk_edits_close(edits);
+    }
+    bpk_cli_close(&pack);
+    return status;
+}
+
+const struct bpk_verb bpk_verb_recover = {
+    .name = "recover",
+    .arguments = "[--commit|--discard] [--force] FILE",
+    .summary = "the edits that a mount left beside a pack",
+    .run = run,
+};

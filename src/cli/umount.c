@@ -1,0 +1,158 @@
+/* bpk umount: commits, unmounts, waits for the daemon's end, and says what came of it. */
+#include "cli/cli.h"
+#include "cli/live.h"
+
+#include "pack/util.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <limits.h>
+#include <poll.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+extern char **environ;
+
+static int open_pidfd(pid_t pid) {
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    return fd >= 0 ? fd : -errno;
+}
+
+/* ---- who is in the way ----------------------------------------------------------------------- */
+
+static bool leads_into(int proc, const char *name, dev_t device) {
+    struct stat attr;
+    return fstatat(proc, name, &attr, 0) == 0 && attr.st_dev == device;
+}
+
+static bool has_file_open(int proc, dev_t device) {
+    int listed = openat(proc, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *folder = listed >= 0 ? fdopendir(listed) : NULL;
+    const struct dirent *entry;
+    bool found = false;
+    while (folder && !found && (entry = readdir(folder)))
+        found = entry->d_name[0] != '.' && leads_into(dirfd(folder), entry->d_name, device);
+    if (folder)
+        closedir(folder);
+    return found;
+}
+
+static void print_users(const char *mountpoint) {
+    struct stat attr;
+    DIR *proc = stat(mountpoint, &attr) == 0 ? opendir("/proc") : NULL;
+    const struct dirent *entry;
+    while (proc && (entry = readdir(proc))) {
+        char *end;
+        long pid = strtol(entry->d_name, &end, 10);
+        if (*end != '\0' || pid == getpid())
+            continue;
+        _cleanup_close_ int fd =
+            openat(dirfd(proc), entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        char name[64] = "";
+        if (fd < 0 || (!leads_into(fd, "cwd", attr.st_dev) && !has_file_open(fd, attr.st_dev)))
+            continue;
+        _cleanup_close_ int comm = openat(fd, "comm", O_RDONLY | O_CLOEXEC);
+        ssize_t n = comm >= 0 ? read(comm, name, sizeof(name) - 1) : 0;
+        for (ssize_t i = 0; i < n; i++)
+            if ((unsigned char)name[i] < 0x20 || (unsigned char)name[i] >= 0x7f)
+                name[i] = '\0';
+        bpk_cli_error(mountpoint, "in use by process %ld (%s)", pid, name);
+    }
+    if (proc)
+        closedir(proc);
+}
+
+/* ---- unmounting ------------------------------------------------------------------------------ */
+
+static int run_fusermount(const char *path) {
+    const char *const argv[] = {"fusermount3", "-u", "-q", "--", path, NULL};
+    pid_t pid;
+    int status;
+    int r = posix_spawnp(&pid, argv[0], NULL, NULL, (char *const *)argv, environ);
+    if (r != 0)
+        return -r;
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return -errno;
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EBUSY;
+}
+
+static int detach(const char *mountpoint) {
+    if (umount2(mountpoint, UMOUNT_NOFOLLOW) == 0)
+        return 0;
+    return errno == EPERM ? run_fusermount(mountpoint) : -errno;
+}
+
+static void wait_for_end(int pidfd) {
+    struct pollfd poll_fd = {.fd = pidfd, .events = POLLIN};
+    while (poll(&poll_fd, 1, -1) < 0 && errno == EINTR)
+        ;
+}
+
+/* What the daemon left beside the pack, which says how it ended. */
+static bool has_edits_left(const char *pack) {
+    char path[PATH_MAX];
+    struct stat attr;
+    const char *slash = strrchr(pack, '/');
+    if (!slash)
+        return false;
+    (void)snprintf(path, sizeof(path), "%.*s/.%s.edits", (int)(slash - pack), pack, slash + 1);
+    return stat(path, &attr) == 0;
+}
+
+static int unmount(const char *mountpoint, const struct bpk_status *status) {
+    _cleanup_close_ int pidfd = open_pidfd(status->pid);
+    int r = detach(mountpoint);
+    if (r < 0) {
+        bpk_cli_error(mountpoint, "cannot unmount: %s", strerror(-r));
+        if (r == -EBUSY)
+            print_users(mountpoint);
+        return BPK_EXIT_FAILED;
+    }
+    if (pidfd >= 0)
+        wait_for_end(pidfd);
+    if (!status->read_only && has_edits_left(status->pack)) {
+        bpk_cli_error(mountpoint, "edits that are not in the pack are kept beside it; the next "
+                                  "mount has them again, 'bpk recover' shows them");
+        return BPK_EXIT_EDITS_LEFT;
+    }
+    return BPK_EXIT_OK;
+}
+
+static int run(int argc, char **argv) {
+    static const struct option options[] = {{"valid", no_argument, NULL, 'v'}, {0}};
+    bool valid = false;
+    int c;
+    while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        if (c != 'v')
+            return bpk_cli_usage(&bpk_verb_umount);
+        valid = true;
+    }
+    if (optind + 1 != argc)
+        return bpk_cli_usage(&bpk_verb_umount);
+    const char *mountpoint = argv[optind];
+    struct bpk_status status;
+    if (bpk_live_status(mountpoint, &status, NULL) < 0)
+        return BPK_EXIT_FAILED;
+    int exit_status = BPK_EXIT_FAILED;
+    if (status.read_only || bpk_live_command(mountpoint, valid ? "commit --valid" : "commit") == 0)
+        exit_status = unmount(mountpoint, &status);
+    else
+        bpk_cli_error(mountpoint, "still mounted; 'bpk status' shows what is in the way");
+    bpk_status_clear(&status);
+    return exit_status;
+}
+
+const struct bpk_verb bpk_verb_umount = {
+    .name = "umount",
+    .arguments = "[--valid] MNT",
+    .summary = "commit, unmount, and wait until all is done",
+    .run = run,
+};

@@ -1,0 +1,31 @@
+/* Reading .bpkfs/status.json, for bpk's verbs on live mounts. */
+#ifndef BPK_VIEW_STATUS_READ_H
+#define BPK_VIEW_STATUS_READ_H
+
+#include "bpk.h"
+
+#include <sys/types.h>
+
+/* All strings are owned, terminated, and not yet made safe for a terminal. */
+struct bpk_status {
+    char *pack;
+    bool read_only;
+    char *layout;
+    uint64_t tensors;
+    char **edits; /* NULL-terminated */
+    char **scratch;
+    struct bpk_status_problem {
+        char *file;
+        char *reason;
+    } * problems;
+    size_t problem_count;
+    char *last_commit; /* NULL: none in this mount */
+    char *last_error;  /* NULL: the last commit went well, or there was none */
+    pid_t pid;
+};
+
+/* 0, -EBADMSG if the text is not a status, -ENOMEM. */
+int bpk_status_parse(struct bpk_str text, struct bpk_status *ret_status);
+void bpk_status_clear(struct bpk_status *status);
+
+#endif
