@@ -1,0 +1,405 @@
+"""The documentation says what is so: README's commands run, man pages and --help name the same options, and the scripts
+of packaging/ do what they promise."""
+
+import contextlib
+import os
+import pathlib
+import pty
+import re
+import shlex
+import shutil
+import struct
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import bpkref
+from conftest import (
+    BPK,
+    BPKFS,
+    BUILD,
+    ENVIRONMENT,
+    FIXTURES,
+    NO_SHARED,
+    PATIENCE,
+    REPOSITORY,
+    missing,
+    need_fuse,
+    need_programs,
+    need_tool,
+    run,
+    unescape,
+    wait_until,
+)
+
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+PACKAGING = REPOSITORY / "packaging"
+PAGES = sorted((PACKAGING / "man").iterdir())
+
+# Daemons of these tests are in the background: a sanitizer's log_path from outside stays in force.
+WATCHED = {
+    name: ":".join(filter(None, (os.environ.get(name), ENVIRONMENT[name])))
+    for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS")
+}
+
+
+def make_demo(path, epoch=1):
+    result = run(sys.executable, PACKAGING / "make-demo.py", path, str(epoch))
+    assert (result.status, result.out, result.err) == (0, b"", "")
+
+
+def daemons_of(folder):
+    """The processes that have FOLDER in their command line and are bpkfs."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            int(entry.name)
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            here = os.fsencode(folder) + b"/"
+            inside = (os.fsencode(os.readlink(entry / "cwd")) + b"/").startswith(here)
+            if words[0].endswith(b"bpkfs") and (inside or any(here in word for word in words)):
+                found.append(int(entry.name))
+    return found
+
+
+def mounts_under(folder):
+    table = pathlib.Path("/proc/self/mountinfo").read_bytes().splitlines()
+    points = [os.fsdecode(unescape(line.split(b" ")[4])) for line in table]
+    return [point for point in points if point.startswith(f"{folder}/")]
+
+
+@pytest.fixture
+def workshop(folder):
+    """A folder with the packs that README names, and no mounts left in it at the end; PATH has the programs."""
+    need_fuse()
+    make_demo(folder / "model.bpk")
+    for epoch in (1, 2):
+        make_demo(folder / f"epoch-{epoch}.bpk", epoch)
+    tensors = [("w", "F32", [3], struct.pack("<3f", 1, 2, 3), None), ("b", "U8", [1], b"\7", None)]
+    (folder / "old.bpk").write_bytes(bpkref.build(tensors, {"version": "0.19.0"}, layout="legacy"))
+    programs = folder / "bin"
+    programs.mkdir()
+    for program in (BPK, BPKFS):
+        (programs / program.name).symlink_to(program)
+    (programs / "python3").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    (programs / "python3").chmod(0o755)
+    yield folder
+    left = mounts_under(folder)
+    for point in left:
+        subprocess.run(["fusermount3", "-u", "-z", point], check=False)
+    wait_until(lambda: not daemons_of(folder), "the daemons' end")
+    assert not left
+
+
+def shell(folder, script, **variables):
+    """Runs SCRIPT in FOLDER as a user types it, but for the first failing command, which ends it."""
+    # diff tells by status 1 that there is a difference.
+    prelude = 'diff() { command diff "$@" || [ $? -eq 1 ]; }\n'
+    path = f"{folder}/bin:{os.environ['PATH']}"
+    environment = {**ENVIRONMENT, **WATCHED, "PATH": path, **variables}
+    result = run("sh", "-eu", "-c", prelude + script, cwd=folder, env=environment)
+    assert result.status == 0, f"{script}\n{result.out.decode()}\n{result.err}"
+    assert result.err == ""
+    return result.out.decode()
+
+
+# --- README ---
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.M | re.S)
+
+
+# What changes the machine or would run this suite again; the tests below run what they can of it.
+NOT_HERE = re.compile(r"^(sh packaging/|sh tests/run\.sh|sudo )", re.M)
+COMMANDS = [block for block in blocks("sh") if not NOT_HERE.search(block)]
+TOOLS = ("awk", "column", "jq", "tar")
+
+# Of some blocks a line of the output is known; the first column is a part of the block.
+KNOWN_OUTPUT = [
+    ("bpk info", "layout     aligned"),
+    ("bpkfs model.bpk\n", '  "epoch": {"UInt": 1},'),
+    ("np.isfinite", "conv2.conv.bias 2 NaN, 1 infinite"),
+    ("np.memmap", "(400, 64) "),
+    ("diff -rq", "Files one/tensors/fc1.weight and two/tensors/fc1.weight differ"),
+    ("grep -r . mnt/metadata", "mnt/metadata/model:mnist-mini"),
+    ("jq ", "fc1.weight\t102400"),
+    ("awk ", '"F32" 117672'),
+    ("bpk verify model", "good: 18 tensors"),
+    ("old.bpk", "note: the data follows the metadata without alignment"),
+    ("old.bpk", '  "layout": "legacy",'),
+]
+
+
+def test_readme_blocks_are_found():
+    assert len(COMMANDS) > 8
+    assert all(any(part in block for block in COMMANDS) for part, _ in KNOWN_OUTPUT)
+
+
+@pytest.mark.parametrize("block", COMMANDS, ids=[re.sub(r"\W+", "-", block[:30]) for block in COMMANDS])
+def test_readme_commands(workshop, block):
+    for tool in TOOLS:
+        if re.search(rf"^{tool}\b", block, re.M):
+            need_tool(tool)
+    if "mkdir mnt" not in block:
+        (workshop / "mnt").mkdir()
+    script = block
+    if "np.isfinite" in block:
+        spoil(workshop / "model.bpk", "conv2.conv.bias", struct.pack("<3f", *map(float, ("nan", "nan", "inf"))))
+    if "mnt" in block and "bpkfs " not in block:
+        script = f"bpkfs model.bpk mnt\n{block}\nfusermount3 -u mnt\n"
+    lines = shell(workshop, script).splitlines()
+    for part, line in KNOWN_OUTPUT:
+        if part in block:
+            assert any(said.startswith(line) for said in lines), lines
+    if "np.isfinite" in block:
+        assert len(lines) == 1
+
+
+def spoil(path, name, raw):
+    position = bpkref.read(path).tensors[name].position
+    with open(path, "r+b") as file:
+        file.seek(position)
+        file.write(raw)
+
+
+def steps(screen):
+    """The commands of a screen, each with its output."""
+    return [(step.partition("\n")[0], step.partition("\n")[2]) for step in re.split(r"^\$ ", screen, flags=re.M)[1:]]
+
+
+def words(output):
+    """What does not depend on the machine: of a line of `ls -l`, size and name."""
+    found = []
+    for line in output.splitlines():
+        fields = line.split()
+        found += [fields[4], *fields[8:]] if re.match(r"[-dl]([r-][w-][x-]){3} ", line) else fields
+    return found
+
+
+@NO_SHARED if not FIXTURES.exists() else lambda test: test
+@pytest.mark.parametrize("screen", blocks("console"))
+def test_readme_screens(workshop, screen):
+    shutil.copy(FIXTURES / "burn_mnist.bpk", workshop / "model.bpk")
+    (workshop / "mnt").mkdir()
+    mark = "next\n"
+    out = shell(workshop, "".join(f"{command}\necho {mark}" for command, _ in steps(screen)))
+    for (command, expected), got in zip(steps(screen), out.split(mark)):
+        assert words(got) == words(expected), command
+
+
+def test_readme_links():
+    for target in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (REPOSITORY / target).exists(), target
+
+
+def test_readme_options_exist():
+    rows = "\n".join(re.findall(r"^\| (`-.*?) \|", README, re.M))
+    assert dash_o(rows) | set(re.findall(r"-o (\w+)", README)) <= help_of_bpkfs()
+    assert set(re.findall(r"`(-\w)`", rows)) <= help_of_bpkfs()
+
+
+# --- man pages ---
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_man_page_is_clean(page):
+    need_tool("mandoc")
+    found = run("mandoc", "-T", "lint", page).out.decode()
+    # Pages that are not installed here, and the age of the machine's own index.
+    assert [line for line in found.splitlines() if not re.search("referenced manual not found|outdated", line)] == []
+
+
+def dash_o(text):
+    """The names in "-o a=X,b"."""
+    lists = re.findall(r"-o ([\w=,]+)", text)
+    return {item.partition("=")[0] for names in lists for item in names.split(",")}
+
+
+def dashed(text):
+    return set(re.findall(r"(?<![\w-])(--?[A-Za-z][\w-]*)", text)) - {"-o"}
+
+
+def items(page):
+    """The heads of a page's lists of options."""
+    return re.findall(r"^\.It (.*)$", (PACKAGING / "man" / page).read_text(encoding="utf-8"), re.M)
+
+
+def flags(text):
+    return {f"-{flag}" for flag in re.findall(r"\bFl (\S+)", text)} - {"-o"}
+
+
+def help_of_bpkfs():
+    need_programs()
+    text = run(BPKFS, "--help").out.decode()
+    listed = "\n".join(line for line in text.splitlines() if line.startswith("    "))
+    return dash_o(listed) | dashed(listed)
+
+
+def test_options_of_bpkfs():
+    heads = "\n".join(head for head in items("bpkfs.1") if head.startswith("Fl"))
+    documented = flags(heads) | set(re.findall(r"(?<!= Ns )\bCm (\w+)", heads))
+    assert documented == help_of_bpkfs()
+
+
+def test_verbs_and_options_of_bpk():
+    need_programs()
+    text = run(BPK, "--help").out.decode()
+    listed = [line for line in text.splitlines() if line.startswith("    ")]
+    verbs = {line.split()[0]: dashed(line.split("  ")[0] + line) for line in listed if line.strip()[0] != "-"}
+    documented = {head.split()[1]: head for head in items("bpk.1") if head.startswith("Cm")}
+    assert set(documented) == set(verbs)
+    for verb, options in verbs.items():
+        assert flags(documented[verb]) == options, verb
+        usage = run(BPK, verb, "--help").out.decode()
+        assert dashed(usage.splitlines()[0]) == options, verb
+    own = dashed("\n".join(line for line in listed if line.strip()[0] == "-"))
+    heads = "\n".join(head for head in items("bpk.1") if head.startswith("Fl"))
+    assert flags(heads) == own | {option for options in verbs.values() for option in options} - {"--force"}
+
+
+def test_version():
+    need_programs()
+    version = re.search(r"version: '([\d.]+)'", (REPOSITORY / "meson.build").read_text(encoding="utf-8"))[1]
+    assert run(BPK, "--version").out.decode() == f"bpk {version}\n"
+    assert run(BPKFS, "--version").out.decode().startswith(f"bpkfs {version} ")
+
+
+# --- packaging/ ---
+
+
+def test_demo_is_what_burn_would_write(folder):
+    make_demo(folder / "model.bpk")
+    pack = bpkref.read(folder / "model.bpk")
+    assert pack.problems == [] and pack.layout == "aligned"
+    in_order = sorted(pack.tensors.values(), key=lambda tensor: tensor.position)
+    tensors = [(t.name, t.dtype, t.shape, t.bytes(), t.param_id) for t in in_order]
+    assert bpkref.build(tensors, pack.metadata, pack.scalars) == (folder / "model.bpk").read_bytes()
+
+
+def test_demo_is_the_same_each_time(folder):
+    for name, epoch in (("a", 1), ("b", 1), ("c", 2)):
+        make_demo(folder / name, epoch)
+    a, b, c = ((folder / name).read_bytes() for name in "abc")
+    assert a == b != c
+    first, second = bpkref.read(folder / "a").tensors, bpkref.read(folder / "c").tensors
+    changed = {name for name in first if first[name].bytes() != second[name].bytes()}
+    assert changed == {f"fc{i}.{part}" for i in (1, 2, 3) for part in ("bias", "weight")}
+
+
+def try_it(folder, *arguments, **options):
+    """try.sh on this build, its own folders under FOLDER, which is also the working directory."""
+    environment = {**ENVIRONMENT, **WATCHED, "BPK_BUILD": str(BUILD), "XDG_RUNTIME_DIR": str(folder)}
+    return run("sh", PACKAGING / "try.sh", *arguments, cwd=folder, env=environment, **options)
+
+
+def own_folders(folder):
+    return list(folder.glob("bpkfs-try.*"))
+
+
+def test_try_with_its_own_model(workshop):
+    need_tool("meson")
+    result = try_it(workshop)
+    out = result.out.decode()
+    assert result.status == 0, out + result.err
+    for line in ("$ ls -l", "$ cat metadata.json", '  "epoch": {"UInt": 1},', '  "name": "conv1.conv.weight",'):
+        assert f"\n{line}\n" in out
+    assert out.endswith("\nUnmounted.\n")
+    assert own_folders(workshop) == [] and mounts_under(workshop) == [] and daemons_of(workshop) == []
+
+
+@pytest.mark.parametrize("name", ["model.bpk", "a b's model.bpk", "-x.bpk"])
+def test_try_with_a_pack(workshop, name):
+    need_tool("meson")
+    if name != "model.bpk":
+        (workshop / "model.bpk").rename(workshop / name)
+    result = try_it(workshop, name)
+    assert result.status == 0, result.out.decode() + result.err
+    command = re.search(r"^\$ bpkfs (.*)$", result.out.decode(), re.M)[1]
+    assert shlex.split(command)[0] == str(workshop / name)
+    assert own_folders(workshop) == []
+
+
+def test_try_with_odd_tensors(workshop):
+    need_tool("meson")
+    tensors = [("it's $(a) \"tensor\"\n.json", "U8", [2], b"ab", None), ("empty", "F32", [0], b"", None)]
+    (workshop / "odd.bpk").write_bytes(bpkref.build(tensors, {"long": "x" * 5000}))
+    (workshop / "none.bpk").write_bytes(bpkref.build())
+    for name in ("odd.bpk", "none.bpk", "old.bpk"):
+        result = try_it(workshop, name)
+        assert result.status == 0, result.out.decode() + result.err
+        assert ("61 62 " in result.out.decode()) == (name == "odd.bpk")
+
+
+@pytest.mark.parametrize(
+    "arguments, status, said",
+    [
+        (["missing.bpk"], 1, r"^try\.sh: missing\.bpk: there is no such file$"),
+        (["."], 1, r"^try\.sh: \.: not a file$"),
+        (["broken.bpk"], 1, r"^bpkfs: .*broken\.bpk: .*\ntry\.sh: the mount failed"),
+        (["a", "b"], 2, r"^usage: sh packaging/try\.sh"),
+    ],
+)
+def test_try_fails_clearly(workshop, arguments, status, said):
+    need_tool("meson")
+    (workshop / "broken.bpk").write_bytes(b"no pack at all")
+    result = try_it(workshop, *arguments)
+    assert result.status == status and re.search(said, result.err), result.err
+    assert own_folders(workshop) == []
+
+
+def test_try_with_a_terminal_leaves_it_mounted(workshop):
+    need_tool("meson")
+    try:
+        leader, follower = pty.openpty()
+    except OSError as error:
+        missing(f"no pseudo-terminals: {error}")
+    shown = bytearray()
+
+    def drain():
+        with contextlib.suppress(OSError):  # EIO at the end
+            while data := os.read(leader, 65536):
+                shown.extend(data)
+
+    reader = threading.Thread(target=drain)
+    reader.start()
+    result = try_it(workshop, "model.bpk", stdout=follower)
+    os.close(follower)
+    reader.join(PATIENCE)
+    os.close(leader)
+    text = shown.decode().replace("\r\n", "\n")
+    assert result.status == 0, text + result.err
+    (home,) = own_folders(workshop)
+    assert mounts_under(workshop) == [f"{home}/mnt"]
+    assert (home / "mnt/tensors/fc3.bias").stat().st_size == 40
+    shell(workshop, re.search(r"^    (fusermount3 .*)$", text, re.M)[1])
+    assert own_folders(workshop) == []
+
+
+def test_installed_files(folder):
+    need_tool("meson")
+    result = run("meson", "install", "-C", BUILD, "--no-rebuild", "--destdir", folder)
+    assert result.status == 0, result.out.decode() + result.err
+    found = {path.parent.name + "/" + path.name for path in folder.rglob("*") if path.is_file()}
+    assert {"bin/bpkfs", "bin/bpk", *(f"man{page.suffix[1:]}/{page.name}" for page in PAGES)} <= found
+
+
+def test_install_deps_elsewhere(folder):
+    """Without apt-get it says what to install."""
+    (folder / "cat").symlink_to(shutil.which("cat"))
+    result = run("/bin/sh", PACKAGING / "install-deps.sh", "--tests", env={"PATH": str(folder)})
+    assert result.status == 1 and result.out == b""
+    for package in ("fuse3-devel", "python3-cbor2", "pacman -S meson", "python-pytest"):
+        assert package in result.err
+    assert run("/bin/sh", PACKAGING / "install-deps.sh", "--tset").status == 2
+
+
+@pytest.mark.parametrize("script", ["packaging/install-deps.sh", "packaging/try.sh", "tests/run.sh", ".ci/run"])
+def test_scripts_parse(script):
+    path = REPOSITORY / script
+    assert run("bash" if script == ".ci/run" else "sh", "-n", path).status == 0
+    if not shutil.which("shellcheck"):
+        pytest.skip("shellcheck is not installed")
+    assert run("shellcheck", path).out == b""
