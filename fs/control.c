@@ -10,10 +10,19 @@
 
 enum { EXIT_FAILED = 1, EXIT_EDITS_LEFT = 3 };
 
-/* Keeps why the last commit failed, for status.json. */
+/* Keeps why the last command failed. */
 static void note_error(struct bpk_mount *mount, int r, const struct bpk_diag *diag) {
     pthread_mutex_lock(&mount->status_lock);
     (void)snprintf(mount->last_error, sizeof(mount->last_error), "%s", r < 0 ? diag->sentence : "");
+    pthread_mutex_unlock(&mount->status_lock);
+}
+
+void bpk_control_outcome(struct bpk_mount *mount, struct bpk_outbuf *out) {
+    pthread_mutex_lock(&mount->status_lock);
+    if (mount->last_error[0]) {
+        bpk_out_str(out, mount->last_error);
+        bpk_out_str(out, "\n");
+    }
     pthread_mutex_unlock(&mount->status_lock);
 }
 

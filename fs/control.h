@@ -5,8 +5,12 @@
 #include "mount.h"
 
 /* Runs what was written to .bpkfs/control: "commit", "commit --valid", "discard", or "save PATH",
- * which writes what a commit would write to a new file. 0 or -errno; why is in status.json. */
+ * which writes what a commit would write to a new file. 0 or -errno. */
 int bpk_control_run(struct bpk_mount *mount, const char *text, size_t size);
+
+/* Why the last of them failed, and a newline; nothing if it did not. What .bpkfs/control reads as.
+ */
+void bpk_control_outcome(struct bpk_mount *mount, struct bpk_outbuf *out);
 
 /* The last commit, when nothing is mounted any more. Returns the daemon's exit status. */
 int bpk_control_finish(struct bpk_mount *mount);

@@ -56,10 +56,15 @@ static int open_node(struct bpk_mount *mount, const struct bpk_node *node, int f
         return -EISDIR;
     if (mount->edits && bpk_node_is_editable(node))
         return open_edited(mount, node, flags, handle);
-    if (node->kind == BPK_NODE_COMMAND)
-        return mount->edits ? 0 : -EROFS;
+    if (handle->for_writing && !mount->edits)
+        return -EROFS;
+    if (node->kind == BPK_NODE_COMMAND) {
+        handle->has_snapshot = true;
+        bpk_control_outcome(mount, &handle->snapshot);
+        return handle->snapshot.failed ? -ENOMEM : 0;
+    }
     if (handle->for_writing)
-        return mount->edits ? -EACCES : -EROFS;
+        return -EACCES;
     if (!bpk_node_is_text(node))
         return 0;
     handle->is_text = true;
@@ -75,12 +80,14 @@ void bpk_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
     struct open_file *handle = calloc(1, sizeof(*handle));
     int r = handle ? open_node(mount, &node, fi->flags, handle) : -ENOMEM;
     if (r < 0) {
-        free(handle);
+        if (handle)
+            free_handle(handle);
         bpk_reply_error(req, r);
         return;
     }
     fi->fh = (uint64_t)(uintptr_t)handle;
     fi->keep_cache = !handle->is_text && node.kind != BPK_NODE_COMMAND;
+    fi->direct_io = node.kind == BPK_NODE_COMMAND; /* it has no size */
     bpk_tell_changed(mount);
     if (fuse_reply_open(req, fi) < 0) { /* interrupted: no release will come */
         if (mount->edits && bpk_node_is_editable(&node))

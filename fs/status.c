@@ -110,11 +110,6 @@ static int compose(struct bpk_mount *mount, struct bpk_outbuf *out) {
     bpk_out_str(out, list.empty ? "]" : "\n  ]");
     bpk_out_str(out, ",\n  \"last_commit\": ");
     out_time(out, mount->edits ? bpk_edits_last_commit(mount->edits) : 0);
-    bpk_out_str(out, ",\n  \"last_error\": ");
-    if (mount->last_error[0])
-        bpk_json_cstring(out, mount->last_error);
-    else
-        bpk_out_str(out, "null");
     bpk_out_str(out, ",\n  \"pid\": ");
     bpk_out_u64(out, (uint64_t)getpid());
     bpk_out_str(out, "\n}\n");

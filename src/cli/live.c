@@ -51,17 +51,19 @@ int bpk_live_status(const char *mountpoint, struct bpk_status *ret_status,
 
 /* Why a command failed, as the daemon says it. */
 static void print_reason(const char *mountpoint, int r) {
-    struct bpk_status status;
+    _cleanup_outbuf_ struct bpk_outbuf text = {0};
     char shown[600];
-    if (bpk_live_status(mountpoint, &status, NULL) < 0)
-        return;
-    if (status.last_error)
-        bpk_cli_error(
-            mountpoint, "%s",
-            bpk_text_escape(status.last_error, strlen(status.last_error), shown, sizeof(shown)));
-    else
-        bpk_cli_error(mountpoint, "%s", strerror(-r));
-    bpk_status_clear(&status);
+    int fd = open_control_file(mountpoint, "control", O_RDONLY);
+    if (fd >= 0) {
+        (void)read_all(fd, &text);
+        close(fd);
+    }
+    if (text.len > 0 && text.text[text.len - 1] == '\n')
+        text.len--;
+    bool printable = text.len > 0 && bpk_text_is_utf8((const uint8_t *)text.text, text.len);
+    bpk_cli_error(mountpoint, "%s",
+                  printable ? bpk_text_escape(text.text, text.len, shown, sizeof(shown))
+                            : strerror(-r));
 }
 
 int bpk_live_command(const char *mountpoint, const char *command) {

@@ -25,8 +25,6 @@ static void print_status(const struct bpk_status *status) {
     printf("tensors      %llu\n", (unsigned long long)status->tensors);
     if (status->last_commit)
         printf("committed    %s\n", shown(status->last_commit, buffer));
-    if (status->last_error)
-        printf("last commit  failed: %s\n", shown(status->last_error, buffer));
     print_list("edited       ", status->edits);
     print_list("scratch      ", status->scratch);
     for (size_t i = 0; i < status->problem_count; i++) {

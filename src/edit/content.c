@@ -1,5 +1,6 @@
 #include "edit/content.h"
 
+#include "pack/copy.h"
 #include "pack/io.h"
 #include "pack/util.h"
 
@@ -80,7 +81,7 @@ void bpk_content_unref(struct bpk_content *content, bool keep_file) {
         return;
     bpk_content_close(content);
     if (content->has_data_file && !keep_file)
-        bpk_store_remove_data(content->store, content->id);
+        bpk_store_remove_data(content->store, content->id, content->was_synced);
     drop_below(content, keep_file);
     drop_map(content);
     free(content);
@@ -195,7 +196,7 @@ int bpk_content_each_own(const struct bpk_content *content, bpk_range_fn *take, 
 static int open_data(struct bpk_content *content, bool create) {
     if (content->fd >= 0)
         return 0;
-    int fd = bpk_store_open_data(content->store, content->id, create);
+    int fd = bpk_store_open_data(content->store, content->id, create && !content->has_data_file);
     if (fd < 0)
         return fd;
     content->fd = fd;
@@ -294,6 +295,25 @@ static int bring_block(struct bpk_content *content, uint64_t block) {
     return r < 0 ? r : bpk_io_pwrite(content->fd, block * BPK_BLOCK, bytes, n);
 }
 
+/* A failed write may have got past the end, a failed cut leaves what was there. */
+static void leave_tail(struct bpk_content *content) {
+    if (!content->has_tail || content->size < content->tail_from)
+        content->tail_from = content->size;
+    content->has_tail = true;
+    (void)bpk_content_trim(content);
+}
+
+int bpk_content_trim(struct bpk_content *content) {
+    if (!content->has_tail)
+        return 0;
+    int r = open_data(content, false);
+    if (r == 0 && ftruncate(content->fd, (off_t)content->tail_from) < 0)
+        r = -errno;
+    if (r == 0)
+        content->has_tail = false;
+    return r;
+}
+
 int bpk_content_write(struct bpk_content *content, uint64_t offset, const void *buffer, size_t size,
                       bool *ret_mapped) {
     *ret_mapped = false;
@@ -303,14 +323,19 @@ int bpk_content_write(struct bpk_content *content, uint64_t offset, const void *
     uint64_t first = offset / BPK_BLOCK;
     uint64_t last = (end - 1) / BPK_BLOCK;
     int r = open_data(content, true);
+    if (r == 0)
+        r = bpk_content_trim(content);
     if (r == 0 && offset % BPK_BLOCK != 0)
         r = bring_block(content, first);
     if (r == 0 && end % BPK_BLOCK != 0 && (last != first || offset % BPK_BLOCK == 0))
         r = bring_block(content, last);
     if (r == 0)
         r = bpk_io_pwrite(content->fd, offset, buffer, size);
-    if (r < 0)
+    if (r < 0) {
+        if (end > content->size)
+            leave_tail(content);
         return r;
+    }
     bool mapped = end > content->size;
     for (uint64_t block = first; block <= last; block++) {
         if (owns(content, block))
@@ -332,6 +357,8 @@ void bpk_content_set_size(struct bpk_content *content, uint64_t size) {
         content->below_limit = size;
     if (size < content->size)
         disown_from(content, blocks_of(size));
+    if (size == 0)
+        content->suspect = false; /* what is written from now on is new */
     content->size = size;
     content->unsynced = true;
 }
@@ -339,37 +366,41 @@ void bpk_content_set_size(struct bpk_content *content, uint64_t size) {
 int bpk_content_apply_size(struct bpk_content *content) {
     if (!content->has_data_file)
         return 0;
-    int r = open_data(content, true);
+    int r = open_data(content, false);
+    if (r == 0 && ftruncate(content->fd, (off_t)content->size) < 0)
+        r = -errno;
     if (r < 0)
-        return r;
-    return ftruncate(content->fd, (off_t)content->size) < 0 ? -errno : 0;
+        leave_tail(content);
+    return r;
 }
 
-int bpk_content_own_all(struct bpk_content *content) {
-    uint64_t end = blocks_of(content->size);
-    char bytes[BPK_BLOCK];
-    int r = end > 0 ? open_data(content, true) : 0;
-    for (uint64_t block = 0; block < end && r == 0; block++) {
-        size_t n;
-        if (owns(content, block))
-            continue;
-        r = bpk_content_read(content, block * BPK_BLOCK, bytes, BPK_BLOCK, &n);
-        if (r == 0)
-            r = bpk_io_pwrite(content->fd, block * BPK_BLOCK, bytes, n);
-        if (r == 0)
-            r = own(content, block);
+int bpk_content_settle(struct bpk_content *content) {
+    if (!content->has_data_file)
+        return 0;
+    int r = open_data(content, false);
+    if (r == -ENOENT) {
+        content->suspect = true;
+        content->has_data_file = false;
+        r = open_data(content, true);
     }
-    if (r == 0) {
-        drop_below(content, false);
-        content->unsynced = true;
-    }
-    return r;
+    return r < 0 ? r : bpk_content_apply_size(content);
+}
+
+void bpk_content_bare(struct bpk_content *content) {
+    drop_below(content, false);
+}
+
+void bpk_content_rebase(struct bpk_content *content, struct bpk_pack *pack, uint32_t index) {
+    bpk_pack_ref(pack);
+    bpk_pack_unref(content->pack);
+    content->pack = pack;
+    content->index = index;
 }
 
 void bpk_content_become_tensor(struct bpk_content *content, struct bpk_pack *pack, uint32_t index) {
     bpk_content_close(content);
     if (content->has_data_file)
-        bpk_store_remove_data(content->store, content->id);
+        bpk_store_remove_data(content->store, content->id, content->was_synced);
     content->has_data_file = false;
     drop_map(content);
     drop_below(content, false);
@@ -379,17 +410,85 @@ void bpk_content_become_tensor(struct bpk_content *content, struct bpk_pack *pac
     content->frozen = false;
     content->unsynced = false;
     content->suspect = false;
+    content->was_synced = false;
+    content->sync_failed = false;
+    content->has_tail = false;
+}
+
+/* ---- making it last -------------------------------------------------------------------------- */
+
+/* Copies what is the content's own, or (`all`) what shows through too, to a file that is empty. */
+static int copy_runs(struct bpk_content *content, struct bpk_copier *copier, bool all) {
+    uint64_t at = 0;
+    int r = ftruncate(copier->to, (off_t)content->size) < 0 ? -errno : 0;
+    while (r == 0 && at < content->size) {
+        struct bpk_run run;
+        const struct bpk_pack *pack;
+        r = resolve(content, at, &run, &pack);
+        if (r == 0 && pack && bpk_pack_is_changed(pack))
+            r = -EIO;
+        bool wanted = all || owns(content, at / BPK_BLOCK);
+        if (r == 0 && wanted && run.fd >= 0)
+            r = bpk_copier_range(copier, run.fd, run.offset, at, run.size);
+        at += run.size;
+    }
+    return r == -ESTALE ? -EIO : r;
+}
+
+/* A new data file, on the disk, in place of the old one. What the kernel may have lost of the old
+ * one is still in its cache, if anywhere: nothing of it is shared then. */
+static int renew_data(struct bpk_content *content, bool all) {
+    _cleanup_close_ int fd = bpk_store_renew_data(content->store, content->id);
+    struct bpk_copier copier = {.to = fd, .clone = !content->sync_failed};
+    if (fd < 0)
+        return fd;
+    int r = copy_runs(content, &copier, all);
+    bpk_copier_clear(&copier);
+    if (r == 0 && fdatasync(fd) < 0)
+        r = -errno;
+    if (r == 0)
+        r = bpk_store_put_data(content->store, content->id);
+    if (r < 0)
+        return r;
+    bpk_content_close(content);
+    content->fd = bpk_steal_fd(&fd);
+    content->has_data_file = true;
+    content->was_synced = true;
+    content->sync_failed = false;
+    content->has_tail = false;
+    return 0;
+}
+
+int bpk_content_own_all(struct bpk_content *content) {
+    int r = 0;
+    if (content->own_blocks < blocks_of(content->size)) {
+        r = renew_data(content, true);
+        if (r == 0)
+            r = bpk_content_map(content, 0, content->size);
+    }
+    if (r == 0)
+        drop_below(content, false);
+    return r;
+}
+
+static int sync_one(struct bpk_content *content) {
+    if (!content->has_data_file)
+        return 0;
+    int r = open_data(content, false);
+    if (r < 0)
+        return r;
+    if (content->sync_failed)
+        return renew_data(content, false);
+    if (fdatasync(content->fd) == 0)
+        return 0;
+    content->sync_failed = true;
+    return -errno;
 }
 
 int bpk_content_sync(struct bpk_content *content) {
-    if (content->unsynced && content->has_data_file) {
-        int r = open_data(content, false);
-        if (r < 0)
-            return r;
-        if (fdatasync(content->fd) < 0)
-            return -errno;
-    }
-    if (content->below)
-        return bpk_content_sync(content->below);
-    return 0;
+    int r = content->unsynced || content->sync_failed ? sync_one(content) : 0;
+    if (r < 0)
+        return r;
+    content->was_synced |= content->has_data_file;
+    return content->below ? bpk_content_sync(content->below) : 0;
 }

@@ -34,8 +34,12 @@ struct bpk_content {
     int fd; /* data file, -1 while closed or not there */
     bool has_data_file;
     bool frozen;   /* a commit reads it: writes need a content above */
-    bool unsynced; /* written since it was last made durable */
-    bool suspect;  /* power was lost before it was made durable */
+    bool unsynced;    /* written since it was last made durable */
+    bool was_synced;  /* made durable at least once */
+    bool sync_failed; /* the kernel has forgotten what it could not write: write all again */
+    bool suspect;     /* power was lost before it was made durable */
+    bool has_tail;    /* the data file could not be cut: bytes past the end may not be zeros */
+    uint64_t tail_from;
 };
 
 /* A content of no bytes. NULL: out of memory. */
@@ -69,10 +73,23 @@ int bpk_content_write(struct bpk_content *content, uint64_t offset, const void *
 void bpk_content_set_size(struct bpk_content *content, uint64_t size);
 int bpk_content_apply_size(struct bpk_content *content);
 
+/* Before a content grows: what a failed write or cut left past its end goes. */
+int bpk_content_trim(struct bpk_content *content);
+
+/* After a crash: the data file is there and as long as the size says. A missing one is made, and
+ * what it held is not to be trusted. */
+int bpk_content_settle(struct bpk_content *content);
+
+/* Nothing shows through any more. */
+void bpk_content_bare(struct bpk_content *content);
+
+/* The same tensor in another pack shows through from now on. */
+void bpk_content_rebase(struct bpk_content *content, struct bpk_pack *pack, uint32_t index);
+
 /* Marks the blocks of [offset, offset + size) as own, as a record says. 0 or -ENOMEM. */
 int bpk_content_map(struct bpk_content *content, uint64_t offset, uint64_t size);
 
-/* Takes over every block, so that nothing below is needed any more. */
+/* Takes over every block, on the disk, so that nothing below is needed any more. */
 int bpk_content_own_all(struct bpk_content *content);
 
 /* Becomes tensor `index` of `pack`, which holds the same bytes. */

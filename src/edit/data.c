@@ -120,6 +120,9 @@ static int truncate_file(struct bpk_edits *edits, const struct bpk_place *place,
     if (r < 0)
         return r;
     bool changes = file->content->size != size;
+    r = changes ? bpk_content_trim(file->content) : 0;
+    if (r < 0)
+        return r;
     if (changes) {
         bpk_content_set_size(file->content, size);
         bpk_record_content(edits, file->content);
@@ -325,9 +328,10 @@ int bpk_edits_fsync(struct bpk_edits *edits, const struct bpk_place *place) {
             verdict = parse_if_needed(edits, file, true);
         if (r == 0 && file->content)
             r = bpk_content_sync(file->content);
-        if (r == 0 && file->content && file->content->unsynced) {
-            bpk_record_synced(edits, file->content);
-            file->content->unsynced = false;
+        for (struct bpk_content *c = file->content; c && r == 0; c = c->below) {
+            if (c->unsynced)
+                bpk_record_synced(edits, c);
+            c->unsynced = false;
         }
         r = bpk_record_finish(edits, r);
         if (r == 0)

@@ -51,7 +51,7 @@ static int read_back(struct bpk_edits *edits, const struct bpk_edits_options *op
     struct bpk_entry *entry;
     struct bpk_entry *next;
     HASH_ITER(hh, edits->entries, entry, next)
-    *ret_recovered += !entry->clean;
+    *ret_recovered += bpk_state_is_touched(edits, entry);
     return 0;
 }
 
@@ -207,7 +207,7 @@ static void list_texts(struct bpk_edits *edits, bpk_edit_fn *report, void *conte
     HASH_ITER(hh, edits->entries, entry, next) {
         enum bpk_folder folder = (enum bpk_folder)entry->key[0];
         const char *name = entry->key + 1;
-        if (entry->clean || folder == BPK_IN_TENSORS)
+        if (folder == BPK_IN_TENSORS || !bpk_state_is_touched(edits, entry))
             continue;
         (void)snprintf(path, sizeof(path), "%s%s", folder == BPK_IN_METADATA ? "metadata/" : "",
                        name);

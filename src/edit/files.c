@@ -181,11 +181,18 @@ bool bpk_state_is_clean(struct bpk_edits *edits, const struct bpk_file *file) {
     return entry && entry->clean && entry->file == file;
 }
 
+/* Whether the name is otherwise than the base has it. One that came and went is not. */
+bool bpk_state_is_touched(struct bpk_edits *edits, const struct bpk_entry *entry) {
+    return !entry->clean &&
+           (entry->file ||
+            bpk_state_base_has(edits, (enum bpk_folder)entry->key[0], entry->key + 1));
+}
+
 bool bpk_state_has_edits(struct bpk_edits *edits) {
     struct bpk_entry *entry;
     struct bpk_entry *next;
     HASH_ITER(hh, edits->entries, entry, next) {
-        if (!entry->clean)
+        if (bpk_state_is_touched(edits, entry))
             return true;
     }
     return edits->stems || edits->overrides || edits->map_replaced || edits->has_scalars;

@@ -210,7 +210,7 @@ int bpk_judge_touched(struct bpk_edits *edits, char ***ret_names, size_t *ret_co
     HASH_ITER(hh, edits->entries, entry, next_entry) {
         const char *name = entry->key + 1;
         struct bpk_str part = {name, strlen(name)};
-        if (r < 0 || entry->key[0] != BPK_IN_TENSORS || entry->clean)
+        if (r < 0 || entry->key[0] != BPK_IN_TENSORS || !bpk_state_is_touched(edits, entry))
             continue;
         if (bpk_state_is_text(edits, BPK_IN_TENSORS, name))
             (void)bpk_rules_sidecar_stem(name, &part);

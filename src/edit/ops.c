@@ -277,12 +277,7 @@ int bpk_edits_unlink(struct bpk_edits *edits, const struct bpk_place *place) {
 /* The text that a file brings to a name that is a text: it must be good. */
 static int bring_text(struct bpk_edits *edits, struct bpk_file *file, enum bpk_folder folder,
                       const char *name) {
-    int r = 0;
-    if (!file->content && bpk_state_is_text(edits, file->folder, file->name))
-        r = bpk_state_own_text(edits, file, false);
-    else if (!file->content)
-        return -EINVAL; /* a tensor's bytes are no text */
-    return r < 0 ? r : bpk_state_parse(edits, file, folder, name, true);
+    return bpk_state_parse(edits, file, folder, name, true);
 }
 
 /* Where the descriptor of a tensor's bytes goes when they are renamed. */
@@ -371,8 +366,11 @@ static int rename_file(struct bpk_edits *edits, const struct bpk_place *from,
     if (folder != file->folder && from_pack)
         return -EXDEV;
     bool key_moves = file->folder == BPK_IN_METADATA && from_pack && is_real(edits, folder, name);
-    if (!file->target && !file->content && !bpk_state_is_text(edits, file->folder, file->name))
-        r = bpk_state_own_bytes(edits, file); /* under the new name the base would not have them */
+    /* Under the new name the base does not have its bytes, and nothing composes its text. */
+    if (!file->target && !file->content)
+        r = bpk_state_is_text(edits, file->folder, file->name)
+                ? bpk_state_own_text(edits, file, false)
+                : bpk_state_own_bytes(edits, file);
     if (r == 0 && bpk_state_is_text(edits, folder, name) && !file->target)
         r = bring_text(edits, file, folder, name);
     if (r == 0 && key_moves)

@@ -100,7 +100,7 @@ struct bpk_edits {
     bool read_only;
     int lock_fd; /* holds the lock on the pack */
     bool ignore_owner;
-    bool broken; /* the journal could not be written: nothing can be changed any more */
+    bool broken; /* the journal is behind: it is to be written anew before anything else */
 
     struct bpk_file *files; /* by number */
     struct bpk_entry *entries;
@@ -147,6 +147,7 @@ void bpk_committed_clear(struct bpk_committed *committed);
 
 /* ---- files.c (locked) ---- */
 bool bpk_state_is_clean(struct bpk_edits *edits, const struct bpk_file *file);
+bool bpk_state_is_touched(struct bpk_edits *edits, const struct bpk_entry *entry);
 bool bpk_state_has_edits(struct bpk_edits *edits);
 struct bpk_entry *bpk_state_entry(struct bpk_edits *edits, enum bpk_folder folder,
                                   const char *name);
@@ -239,7 +240,7 @@ int bpk_judge_parse_all(struct bpk_edits *edits);
 bool bpk_judge_length(struct bpk_edits *edits, const char *stem, const struct bpk_desc *desc,
                       uint64_t size, char *out, size_t out_size);
 
-/* ---- records.c (locked) ---- */
+/* ---- records.c, replay.c (locked) ---- */
 void bpk_record_entry(struct bpk_edits *edits, const struct bpk_entry *entry);
 void bpk_record_file(struct bpk_edits *edits, const struct bpk_file *file);
 void bpk_record_content(struct bpk_edits *edits, const struct bpk_content *content);

@@ -16,7 +16,7 @@
 static const char journal_name[] = "journal";
 static const char new_journal_name[] = "journal.new";
 
-enum { BOOT_ID_SIZE = 36 };
+enum { BOOT_ID_SIZE = 36, MANY_DOOMED = 32 };
 
 /* The journal's first bytes. */
 struct head {
@@ -99,24 +99,34 @@ int bpk_store_open(struct bpk_store *store, struct bpk_diag *diag) {
     store->folder = bpk_steal_fd(&folder);
     store->journal = journal;
     store->end = (uint64_t)lseek(journal, 0, SEEK_END);
+    store->folder_dirty = true; /* whoever made it may not have come to sync it */
+    store->parent_dirty = true;
     return 0;
 }
 
-int bpk_store_create(struct bpk_store *store, const struct bpk_base_id *base) {
-    if (store->folder >= 0)
-        return 0;
+static int make_folder(struct bpk_store *store) {
     if (mkdirat(store->parent, store->name, 0700) < 0 && errno != EEXIST)
         return -errno;
     int folder =
         openat(store->parent, store->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (folder < 0)
-        return -errno;
+    if (folder < 0) {
+        int r = -errno;
+        (void)unlinkat(store->parent, store->name, AT_REMOVEDIR);
+        return r;
+    }
     store->folder = folder;
+    store->parent_dirty = true;
+    return 0;
+}
+
+int bpk_store_create(struct bpk_store *store, const struct bpk_base_id *base) {
+    if (store->journal >= 0)
+        return 0;
     struct bpk_outbuf none = {0};
-    int r = bpk_store_rewrite(store, base, &none);
-    if (r == 0 && fsync(store->parent) < 0)
-        r = -errno;
-    if (r < 0)
+    int r = store->folder >= 0 ? 0 : make_folder(store);
+    if (r == 0)
+        r = bpk_store_rewrite(store, base, &none);
+    if (r < 0 && store->folder >= 0)
         (void)bpk_store_remove(store);
     return r;
 }
@@ -126,32 +136,79 @@ void bpk_store_close(struct bpk_store *store) {
         close(store->journal);
     if (store->folder >= 0)
         close(store->folder);
+    free(store->doomed);
     free(store->name);
     *store = (struct bpk_store){.parent = -1, .folder = -1, .journal = -1};
 }
 
-int bpk_store_remove(struct bpk_store *store) {
-    int r = 0;
+/* Calls `take` for every name in the folder. */
+typedef int name_fn(struct bpk_store *store, const char *name, const void *context);
+static int each_name(struct bpk_store *store, name_fn *take, const void *context) {
     int listed = openat(store->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *folder = listed >= 0 ? fdopendir(listed) : NULL;
-    if (!folder)
+    if (listed < 0)
         return -errno;
-    /* The journal goes first: without it the rest means nothing. */
-    (void)unlinkat(store->folder, journal_name, 0);
+    DIR *folder = fdopendir(listed);
+    if (!folder) {
+        close(listed);
+        return -ENOMEM;
+    }
+    int r = 0;
     const struct dirent *entry;
-    while ((entry = readdir(folder)))
+    while (r == 0 && (entry = readdir(folder)))
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            (void)unlinkat(store->folder, entry->d_name, 0);
+            r = take(store, entry->d_name, context);
     closedir(folder);
-    if (unlinkat(store->parent, store->name, AT_REMOVEDIR) < 0 || fsync(store->parent) < 0)
-        r = -errno;
+    return r;
+}
+
+static int remove_name(struct bpk_store *store, const char *name, const void *context) {
+    (void)context;
+    return unlinkat(store->folder, name, 0) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+int bpk_store_remove(struct bpk_store *store) {
+    if (store->folder < 0)
+        return 0;
+    /* The journal goes first: without it the rest means nothing. */
+    if (unlinkat(store->folder, journal_name, 0) < 0 && errno != ENOENT)
+        return -errno;
     if (store->journal >= 0)
         close(store->journal);
-    close(store->folder);
     store->journal = -1;
-    store->folder = -1;
     store->end = 0;
-    return r;
+    store->reserved = 0;
+    store->doomed_count = 0;
+    store->journal_unsure = false;
+    int r = each_name(store, remove_name, NULL);
+    if (r < 0)
+        return r;
+    if (unlinkat(store->parent, store->name, AT_REMOVEDIR) < 0)
+        return -errno;
+    close(store->folder);
+    store->folder = -1;
+    store->parent_dirty = false;
+    return fsync(store->parent) < 0 ? -errno : 0;
+}
+
+/* ---- data files that go ---------------------------------------------------------------------- */
+
+static void data_name(uint64_t id, char out[24]) {
+    (void)snprintf(out, 24, "c%llu", (unsigned long long)id);
+}
+
+/* What the journal, as far as it is written or (`synced`) on the disk, does not need any more. */
+static void remove_doomed(struct bpk_store *store, bool synced) {
+    char name[24];
+    size_t kept = 0;
+    for (size_t i = 0; i < store->doomed_count; i++) {
+        if (store->doomed[i].was_synced && !synced) {
+            store->doomed[kept++] = store->doomed[i];
+            continue;
+        }
+        data_name(store->doomed[i].id, name);
+        (void)unlinkat(store->folder, name, 0);
+    }
+    store->doomed_count = kept;
 }
 
 /* ---- the journal ----------------------------------------------------------------------------- */
@@ -174,6 +231,67 @@ int bpk_store_reserve(struct bpk_store *store, size_t size) {
     return 0;
 }
 
+/* A new journal in place of the old one. */
+static int put_journal(struct bpk_store *store, const char *bytes, size_t size) {
+    _cleanup_close_ int journal = openat(store->folder, new_journal_name,
+                                         O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (journal < 0)
+        return -errno;
+    int r = bpk_io_pwrite(journal, 0, bytes, size);
+    if (r == 0 && fsync(journal) < 0)
+        r = -errno;
+    if (r == 0 && renameat(store->folder, new_journal_name, store->folder, journal_name) < 0)
+        r = -errno;
+    if (r < 0) {
+        (void)unlinkat(store->folder, new_journal_name, 0);
+        return r;
+    }
+    /* From here on it is the journal, even if the next step fails. */
+    if (store->journal >= 0)
+        close(store->journal);
+    store->journal = bpk_steal_fd(&journal);
+    store->end = size;
+    store->reserved = size;
+    store->journal_unsure = false;
+    store->folder_dirty = true;
+    if (fsync(store->folder) < 0)
+        return -errno;
+    store->folder_dirty = false;
+    return 0;
+}
+
+/* Once a sync has failed, the kernel counts the pages as clean: only writing all of it again makes
+ * sure of it. */
+static int sync_journal(struct bpk_store *store) {
+    if (!store->journal_unsure) {
+        if (fdatasync(store->journal) == 0)
+            return 0;
+        store->journal_unsure = true;
+        return -errno;
+    }
+    _cleanup_free_ char *bytes = malloc(store->end);
+    size_t n;
+    int r = bytes ? bpk_io_pread(store->journal, 0, bytes, store->end, &n) : -ENOMEM;
+    if (r == 0 && n < store->end)
+        r = -EIO;
+    return r < 0 ? r : put_journal(store, bytes, store->end);
+}
+
+int bpk_store_sync(struct bpk_store *store) {
+    if (store->journal < 0)
+        return 0;
+    if (store->parent_dirty && fsync(store->parent) < 0)
+        return -errno;
+    store->parent_dirty = false;
+    if (store->folder_dirty && fsync(store->folder) < 0)
+        return -errno;
+    store->folder_dirty = false;
+    int r = sync_journal(store);
+    if (r == 0)
+        remove_doomed(store, true);
+    return r;
+}
+
 int bpk_store_append(struct bpk_store *store, const struct bpk_outbuf *record) {
     _cleanup_outbuf_ struct bpk_outbuf frames = {0};
     bpk_store_frame(&frames, record);
@@ -186,16 +304,11 @@ int bpk_store_append(struct bpk_store *store, const struct bpk_outbuf *record) {
         return r;
     }
     store->end += frames.len;
+    remove_doomed(store, false);
+    /* They take room: not more of them than this wait for somebody's fsync. */
+    if (store->doomed_count >= MANY_DOOMED)
+        (void)bpk_store_sync(store);
     return 0;
-}
-
-int bpk_store_sync(struct bpk_store *store) {
-    if (store->folder < 0)
-        return 0;
-    if (store->folder_dirty && fsync(store->folder) < 0)
-        return -errno;
-    store->folder_dirty = false;
-    return fdatasync(store->journal) < 0 ? -errno : 0;
 }
 
 static int take_frames(const uint8_t *bytes, size_t size, bpk_record_fn *take, void *context,
@@ -246,41 +359,23 @@ int bpk_store_replay(struct bpk_store *store, struct bpk_base_id *ret_base, bool
 int bpk_store_rewrite(struct bpk_store *store, const struct bpk_base_id *base,
                       const struct bpk_outbuf *frames) {
     struct head head = make_head(base);
-    _cleanup_close_ int journal = openat(store->folder, new_journal_name,
-                                         O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (journal < 0)
-        return -errno;
-    int r = bpk_io_pwrite(journal, 0, &head, sizeof(head));
-    if (r == 0 && frames->len > 0)
-        r = bpk_io_pwrite(journal, sizeof(head), frames->text, frames->len);
-    if (r == 0 && fsync(journal) < 0)
-        r = -errno;
-    if (r == 0 && renameat(store->folder, new_journal_name, store->folder, journal_name) < 0)
-        r = -errno;
-    if (r == 0 && fsync(store->folder) < 0)
-        r = -errno;
-    if (r < 0)
-        return r;
-    if (store->journal >= 0)
-        close(store->journal);
-    store->journal = bpk_steal_fd(&journal);
-    store->end = sizeof(head) + frames->len;
-    store->reserved = store->end;
-    store->folder_dirty = false;
-    return 0;
+    _cleanup_outbuf_ struct bpk_outbuf all = {0};
+    bpk_out(&all, (const char *)&head, sizeof(head));
+    bpk_out(&all, frames->text, frames->len);
+    int r = all.failed ? -ENOMEM : put_journal(store, all.text, all.len);
+    if (r == 0)
+        remove_doomed(store, true);
+    return r;
 }
 
 /* ---- data files ------------------------------------------------------------------------------ */
-
-static void data_name(uint64_t id, char out[24]) {
-    (void)snprintf(out, 24, "c%llu", (unsigned long long)id);
-}
 
 int bpk_store_open_data(struct bpk_store *store, uint64_t id, bool create) {
     char name[24];
     data_name(id, name);
     int fd =
-        openat(store->folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT : 0), 0600);
+        openat(store->folder, name,
+               O_RDWR | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT | O_TRUNC : 0), 0600);
     if (fd < 0)
         return -errno;
     if (create)
@@ -288,9 +383,58 @@ int bpk_store_open_data(struct bpk_store *store, uint64_t id, bool create) {
     return fd;
 }
 
-void bpk_store_remove_data(struct bpk_store *store, uint64_t id) {
+void bpk_store_remove_data(struct bpk_store *store, uint64_t id, bool was_synced) {
+    /* Without memory it stays until a mount sweeps, or the folder goes. */
+    if (store->folder >= 0 && bpk_grow((void **)&store->doomed, &store->doomed_capacity,
+                                       store->doomed_count, sizeof(store->doomed[0])) == 0)
+        store->doomed[store->doomed_count++] = (struct bpk_doomed){id, was_synced};
+}
+
+int bpk_store_renew_data(struct bpk_store *store, uint64_t id) {
+    char name[32];
+    (void)snprintf(name, sizeof(name), "c%llu.new", (unsigned long long)id);
+    int fd = openat(store->folder, name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return fd < 0 ? -errno : fd;
+}
+
+int bpk_store_put_data(struct bpk_store *store, uint64_t id) {
     char name[24];
+    char new_name[32];
     data_name(id, name);
-    if (store->folder >= 0)
+    (void)snprintf(new_name, sizeof(new_name), "%s.new", name);
+    if (renameat(store->folder, new_name, store->folder, name) < 0)
+        return -errno;
+    store->folder_dirty = true;
+    return 0;
+}
+
+/* ---- what a crash left ----------------------------------------------------------------------- */
+
+struct known_ids {
+    const uint64_t *ids;
+    size_t count;
+};
+
+static int compare_ids(const void *a, const void *b) {
+    const uint64_t *x = a;
+    const uint64_t *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+static int sweep_name(struct bpk_store *store, const char *name, const void *context) {
+    const struct known_ids *known = context;
+    char *end;
+    uint64_t id = name[0] == 'c' ? strtoull(name + 1, &end, 10) : 0;
+    if (id == 0)
+        return 0;
+    if (*end != '\0' || known->count == 0 ||
+        !bsearch(&id, known->ids, known->count, sizeof(id), compare_ids))
         (void)unlinkat(store->folder, name, 0);
+    return 0;
+}
+
+void bpk_store_sweep(struct bpk_store *store, const uint64_t *ids, size_t count) {
+    const struct known_ids known = {ids, count};
+    if (store->folder >= 0)
+        (void)each_name(store, sweep_name, &known);
 }

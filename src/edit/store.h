@@ -38,6 +38,15 @@ struct bpk_store {
     uint64_t end;          /* length of the journal: whole frames only */
     uint64_t reserved;     /* room on the disk up to here */
     bool folder_dirty;     /* a file was made since the folder was last synced */
+    bool parent_dirty;     /* so was the folder */
+    bool journal_unsure;   /* it could not be synced: what it holds must be written again */
+    /* data files that nothing needs once the journal says so */
+    struct bpk_doomed {
+        uint64_t id;
+        bool was_synced; /* the journal on the disk may need it: it goes after a sync */
+    } * doomed;
+    size_t doomed_count;
+    size_t doomed_capacity;
 };
 
 /* Prepares for the pack `pack_name` in `parent` (borrowed until close). Makes nothing. */
@@ -52,7 +61,8 @@ int bpk_store_create(struct bpk_store *store, const struct bpk_base_id *base);
 
 void bpk_store_close(struct bpk_store *store);
 
-/* Removes the folder with all that is in it, and syncs its parent. */
+/* Removes the folder with all that is in it, and syncs its parent. On failure it can be called
+ * again, or the folder used again. */
 int bpk_store_remove(struct bpk_store *store);
 
 /* Makes sure of room for `size` more bytes of records, as far as the filesystem can promise it. */
@@ -64,9 +74,20 @@ int bpk_store_append(struct bpk_store *store, const struct bpk_outbuf *record);
 /* Makes all records so far, and the names of all files, last. */
 int bpk_store_sync(struct bpk_store *store);
 
-/* Opens the data file of a content, making it if `create`. Returns an fd or -errno. */
+/* Opens the data file of a content; `create`: makes an empty one, whatever a crash left under its
+ * name. Returns an fd or -errno. */
 int bpk_store_open_data(struct bpk_store *store, uint64_t id, bool create);
-void bpk_store_remove_data(struct bpk_store *store, uint64_t id);
+
+/* Removes a data file, but not before the journal can do without it: after the next record, or, if
+ * `was_synced`, after the next record that is on the disk. */
+void bpk_store_remove_data(struct bpk_store *store, uint64_t id, bool was_synced);
+
+/* A new data file that is to take the place of the content's; bpk_store_put_data does it. */
+int bpk_store_renew_data(struct bpk_store *store, uint64_t id);
+int bpk_store_put_data(struct bpk_store *store, uint64_t id);
+
+/* Removes the data files that are none of these contents': a crash left them. `ids` is sorted. */
+void bpk_store_sweep(struct bpk_store *store, const uint64_t *ids, size_t count);
 
 /* The journal as it stands: base, whether it was written since the machine last started, and each
  * whole record in turn. A torn frame at the end is cut off. */

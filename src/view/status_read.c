@@ -60,7 +60,6 @@ int bpk_status_parse(struct bpk_str text, struct bpk_status *ret_status) {
         .edits = copy_list(root, "edits"),
         .scratch = copy_list(root, "scratch"),
         .last_commit = copy_string(root, "last_commit"),
-        .last_error = copy_string(root, "last_error"),
         .pid = (pid_t)json_integer_value(json_object_get(root, "pid")),
     };
     copy_problems(root, &status);
@@ -84,6 +83,5 @@ void bpk_status_clear(struct bpk_status *status) {
     }
     free(status->problems);
     free(status->last_commit);
-    free(status->last_error);
     *status = (struct bpk_status){0};
 }

@@ -20,7 +20,6 @@ struct bpk_status {
     } * problems;
     size_t problem_count;
     char *last_commit; /* NULL: none in this mount */
-    char *last_error;  /* NULL: the last commit went well, or there was none */
     pid_t pid;
 };
 

@@ -1,0 +1,389 @@
+/* What a commit takes in: every touched name is judged, and the plan of the new pack made. All
+ * locked. */
+#include "edit/commit.h"
+
+#include "pack/diag.h"
+#include "pack/pack_internal.h"
+#include "pack/util.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- what goes in ---------------------------------------------------------------------------- */
+
+static bool is_touched(char *const *touched, size_t count, const char *name) {
+    size_t low = 0;
+    size_t high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = strcmp(touched[middle], name);
+        if (order == 0)
+            return true;
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return false;
+}
+
+static int add_item(struct bpk_commit *commit, const struct bpk_commit_item *item) {
+    int r = bpk_grow((void **)&commit->items, &commit->capacity, commit->count,
+                     sizeof(commit->items[0]));
+    if (r == 0)
+        commit->items[commit->count++] = *item;
+    return r;
+}
+
+static int add_base_tensor(struct bpk_commit *commit, uint32_t index) {
+    struct bpk_tensor tensor;
+    bpk_pack_tensor(commit->base, index, &tensor);
+    struct bpk_commit_item item = {
+        .name = tensor.name,
+        .index = index,
+        .rank = index,
+        .size = tensor.end - tensor.start,
+    };
+    return add_item(commit, &item);
+}
+
+/* A content that is a tensor of the base and nothing else, as after a rename. */
+static bool is_plain(const struct bpk_commit *commit, const struct bpk_content *content) {
+    if (content->pack != commit->base || content->own_blocks > 0)
+        return false;
+    struct bpk_tensor tensor;
+    bpk_pack_tensor(commit->base, content->index, &tensor);
+    return content->size == tensor.end - tensor.start && content->below_limit == content->size;
+}
+
+static int add_edited(struct bpk_commit *commit, const char *stem, const struct bpk_judged *judged) {
+    char decoded[256];
+    size_t len = 0;
+    struct bpk_commit_item item = {.index = judged->index, .rank = UINT32_MAX};
+    if (judged->index != BPK_NO_TENSOR) {
+        item.name = bpk_pack_tensor_name(commit->base, judged->index);
+        item.rank = judged->index;
+    } else {
+        if (!bpk_rules_is_spelled_right(stem, decoded, &len))
+            return -EINVAL;
+        item.owned = malloc(len + 1);
+        if (!item.owned)
+            return -ENOMEM;
+        memcpy(item.owned, decoded, len);
+        item.name = (struct bpk_str){item.owned, len};
+    }
+    item.desc = bpk_desc_ref(judged->desc);
+    struct bpk_content *content = judged->file ? judged->file->content : NULL;
+    if (content) {
+        item.content = bpk_content_ref(content);
+        item.size = content->size;
+        if (is_plain(commit, content))
+            item.rank = content->index;
+        content->frozen = true;
+    } else {
+        struct bpk_tensor tensor;
+        bpk_pack_tensor(commit->base, judged->index, &tensor);
+        item.size = tensor.end - tensor.start;
+    }
+    return add_item(commit, &item);
+}
+
+/* ---- what is left out ------------------------------------------------------------------------ */
+
+static int leave_out(struct bpk_commit *commit, const char *stem) {
+    struct bpk_committed *committed = &commit->committed;
+    char **grown = realloc(committed->left_out, (committed->left_out_count + 1) * sizeof(char *));
+    char *copy = strdup(stem);
+    if (grown)
+        committed->left_out = grown;
+    if (!grown || !copy) {
+        free(copy);
+        return -ENOMEM;
+    }
+    committed->left_out[committed->left_out_count++] = copy;
+    return 0;
+}
+
+static bool is_left_out(const struct bpk_commit *commit, const char *stem) {
+    for (size_t i = 0; i < commit->committed.left_out_count; i++)
+        if (strcmp(commit->committed.left_out[i], stem) == 0)
+            return true;
+    return false;
+}
+
+const struct bpk_content *bpk_commit_bottom(const struct bpk_content *content) {
+    while (content && content->below)
+        content = content->below;
+    return content;
+}
+
+/* An edit that is left out keeps the base tensor whose bytes it borrows: that name's own edit is
+ * left out with it. */
+static int leave_out_lender(struct bpk_commit *commit, const struct bpk_judged *judged) {
+    char file[BPK_FILE_NAME_BUF];
+    const struct bpk_content *content = judged->file ? bpk_commit_bottom(judged->file->content) : NULL;
+    if (!content || content->pack != commit->base)
+        return 0;
+    bpk_names_file(commit->edits->tensor_names, content->index, file);
+    return is_left_out(commit, file) ? 0 : leave_out(commit, file);
+}
+
+/* Judges every touched name until no more has to be left out with another. */
+static int find_invalid(struct bpk_commit *commit, char *const *touched, size_t count,
+                        struct bpk_diag *diag) {
+    int r = 0;
+    for (size_t i = 0; i < count && r == 0; i++) {
+        struct bpk_judged judged;
+        r = bpk_judge_stem(commit->edits, touched[i], &judged);
+        if (r < 0)
+            break;
+        bool bad = judged.judgement == BPK_JUDGED_INVALID;
+        if (bad && commit->mode == BPK_COMMIT_ALL)
+            r = bpk_diag_set(diag, -EBADMSG, BPK_NO_OFFSET, "tensors/%s: %s", touched[i],
+                             judged.reason);
+        else if (bad && !is_left_out(commit, touched[i]))
+            r = leave_out(commit, touched[i]);
+        if (bad && r == 0)
+            r = leave_out_lender(commit, &judged);
+        commit->kept +=
+            judged.judgement == BPK_JUDGED_PENDING || judged.judgement == BPK_JUDGED_BACKUP;
+        bpk_desc_unref(judged.desc);
+    }
+    /* A left-out name may itself hold bytes that were renamed to it from yet another. */
+    for (size_t i = 0; i < commit->committed.left_out_count && r == 0; i++) {
+        struct bpk_judged judged;
+        r = bpk_judge_stem(commit->edits, commit->committed.left_out[i], &judged);
+        if (r == 0)
+            r = leave_out_lender(commit, &judged);
+        if (r == 0)
+            bpk_desc_unref(judged.desc);
+    }
+    if (commit->committed.left_out_count > 0)
+        qsort(commit->committed.left_out, commit->committed.left_out_count, sizeof(char *),
+              bpk_judge_compare_names);
+    return r;
+}
+
+static int judge_maps(struct bpk_commit *commit, struct bpk_diag *diag) {
+    struct bpk_edits *edits = commit->edits;
+    char reason[400];
+    struct bpk_entry *entry;
+    struct bpk_entry *next;
+    HASH_ITER(hh, edits->entries, entry, next) {
+        enum bpk_folder folder = (enum bpk_folder)entry->key[0];
+        const char *name = entry->key + 1;
+        if (folder == BPK_IN_TENSORS || entry->clean)
+            continue;
+        if (!bpk_state_is_text(edits, folder, name)) {
+            commit->kept += entry->file && !entry->file->target && !bpk_rules_is_scratch(name);
+            continue;
+        }
+        if (!bpk_judge_text(edits, folder, name, reason, sizeof(reason)))
+            continue;
+        if (commit->mode == BPK_COMMIT_ALL)
+            return bpk_diag_set(diag, -EBADMSG, BPK_NO_OFFSET, "%s%s: %s",
+                                folder == BPK_IN_METADATA ? "metadata/" : "", name, reason);
+        commit->committed.leaves_maps_out = true;
+    }
+    return 0;
+}
+
+/* ---- the plan -------------------------------------------------------------------------------- */
+
+static int gather_tensors(struct bpk_commit *commit, char *const *touched, size_t count) {
+    struct bpk_edits *edits = commit->edits;
+    char file[BPK_FILE_NAME_BUF];
+    uint32_t index;
+    int r = 0;
+    for (uint32_t i = 0; i < (uint32_t)commit->base->meta.tensor_count && r == 0; i++) {
+        bpk_names_file(edits->tensor_names, i, file);
+        if (!is_touched(touched, count, file))
+            r = add_base_tensor(commit, i);
+    }
+    for (size_t i = 0; i < count && r == 0; i++) {
+        struct bpk_judged judged;
+        if (is_left_out(commit, touched[i])) {
+            if (bpk_state_find_base(edits, touched[i], &index))
+                r = add_base_tensor(commit, index);
+            continue;
+        }
+        r = bpk_judge_stem(edits, touched[i], &judged);
+        if (r < 0)
+            break;
+        if (judged.judgement == BPK_JUDGED_TENSOR)
+            r = add_edited(commit, touched[i], &judged);
+        bpk_desc_unref(judged.desc);
+    }
+    /* A lender that was not touched itself stays in by the first loop. */
+    return r;
+}
+
+/* The strings of the overrides may change while the pack is written: they are copied. */
+static int gather_metadata(struct bpk_commit *commit) {
+    int r = bpk_state_effective_metadata(commit->edits, &commit->metadata, &commit->metadata_count);
+    if (r < 0)
+        return r;
+    struct bpk_outbuf *text = &commit->metadata_text;
+    for (size_t i = 0; i < commit->metadata_count; i++) {
+        bpk_out(text, commit->metadata[i].key.bytes, commit->metadata[i].key.len);
+        bpk_out(text, commit->metadata[i].value.bytes, commit->metadata[i].value.len);
+    }
+    if (text->failed)
+        return -ENOMEM;
+    const char *at = text->text;
+    for (size_t i = 0; i < commit->metadata_count; i++) {
+        commit->metadata[i].key.bytes = at;
+        at += commit->metadata[i].key.len;
+        commit->metadata[i].value.bytes = at;
+        at += commit->metadata[i].value.len;
+    }
+    return 0;
+}
+
+static uint32_t *data_ranks(const struct bpk_pack *base) {
+    uint32_t *ranks = calloc(base->meta.tensor_count + 1, sizeof(*ranks));
+    for (size_t k = 0; ranks && k < base->meta.tensor_count; k++)
+        ranks[base->data_order[k]] = (uint32_t)k;
+    return ranks;
+}
+
+static int compare_items(const void *a, const void *b) {
+    const struct bpk_commit_item *x = a;
+    const struct bpk_commit_item *y = b;
+    if (x->rank != y->rank)
+        return x->rank < y->rank ? -1 : 1;
+    return bpk_str_compare(x->name, y->name);
+}
+
+/* Reading a frozen content opens its data file: not while another thread does. */
+static int next_run_locked(void *context, uint64_t offset, struct bpk_run *ret_run) {
+    struct bpk_content *content = context;
+    pthread_mutex_lock(content->store->lock);
+    int r = bpk_content_next_run(content, offset, ret_run);
+    pthread_mutex_unlock(content->store->lock);
+    return r;
+}
+
+static void fill_tensor(const struct bpk_commit *commit, const struct bpk_commit_item *item,
+                        struct bpk_plan_tensor *t) {
+    *t = (struct bpk_plan_tensor){.name = item->name, .size = item->size};
+    if (item->desc) {
+        const struct bpk_desc *desc = item->desc;
+        t->dtype_cbor = (struct bpk_str){desc->dtype_cbor.text, desc->dtype_cbor.len};
+        t->unknown_cbor = (struct bpk_str){desc->unknown_cbor.text, desc->unknown_cbor.len};
+        t->unknown_count = desc->unknown_count;
+        t->shape = bpk_desc_shape(desc);
+        t->has_param_id = desc->means.has_param_id;
+        t->param_id = desc->means.param_id;
+    } else {
+        const struct bpk_meta_tensor *from = &commit->base->meta.tensors[item->index];
+        t->from = commit->base;
+        t->index = item->index;
+        t->has_param_id = from->flags & BPK_TENSOR_HAS_PARAM_ID;
+        t->param_id = from->param_id;
+    }
+    if (item->content && is_plain(commit, item->content)) {
+        t->data_from = commit->base;
+        t->data_index = item->content->index;
+    } else if (item->content) {
+        t->next_run = next_run_locked;
+        t->context = item->content;
+    } else {
+        t->data_from = commit->base;
+        t->data_index = item->index;
+    }
+}
+
+static int make_plan(struct bpk_commit *commit, struct bpk_plan *ret_plan) {
+    struct bpk_edits *edits = commit->edits;
+    struct bpk_plan plan;
+    uint32_t *ranks = data_ranks(commit->base);
+    int r = ranks ? bpk_plan_from_pack(commit->base, &plan) : -ENOMEM;
+    if (r < 0) {
+        free(ranks);
+        return r;
+    }
+    for (size_t i = 0; i < commit->count; i++)
+        if (commit->items[i].rank != UINT32_MAX)
+            commit->items[i].rank = ranks[commit->items[i].rank];
+    free(ranks);
+    if (commit->count > 0)
+        qsort(commit->items, commit->count, sizeof(commit->items[0]), compare_items);
+    free(plan.tensors);
+    plan.tensors = calloc(commit->count + 1, sizeof(*plan.tensors));
+    plan.tensor_count = commit->count;
+    for (size_t i = 0; i < commit->count && plan.tensors; i++)
+        fill_tensor(commit, &commit->items[i], &plan.tensors[i]);
+    r = plan.tensors ? 0 : -ENOMEM;
+    if (r == 0 && !commit->committed.leaves_maps_out) {
+        r = gather_metadata(commit);
+        free(plan.metadata);
+        plan.metadata = commit->metadata;
+        plan.metadata_count = commit->metadata_count;
+        commit->metadata = NULL;
+        if (r == 0 && edits->has_scalars) {
+            free(plan.scalars);
+            plan.scalars = calloc(edits->scalars.count + 1, sizeof(*plan.scalars));
+            plan.scalar_count = edits->scalars.count;
+            if (plan.scalars && edits->scalars.count > 0)
+                memcpy(plan.scalars, edits->scalars.scalars,
+                       edits->scalars.count * sizeof(*plan.scalars));
+            r = plan.scalars ? bpk_plan_own_scalars(&plan) : -ENOMEM;
+        }
+    }
+    if (r < 0) {
+        bpk_plan_clear(&plan);
+        return r;
+    }
+    *ret_plan = plan;
+    return 0;
+}
+
+/* Whether the new pack would be another than the base: scratch, backups and pending files alone are
+ * no reason to write. */
+static bool changes_pack(const struct bpk_commit *commit) {
+    const struct bpk_edits *edits = commit->edits;
+    bool maps = edits->overrides || edits->map_replaced || edits->has_scalars;
+    if ((maps && !commit->committed.leaves_maps_out) ||
+        commit->count != commit->base->meta.tensor_count)
+        return true;
+    for (size_t i = 0; i < commit->count; i++)
+        if (commit->items[i].desc || commit->items[i].content || commit->items[i].owned)
+            return true;
+    return false;
+}
+
+/* ---- all ---------------------------------------------------------------------------------- */
+
+int bpk_commit_gather(struct bpk_commit *commit, struct bpk_plan *ret_plan, bool *ret_something,
+                      struct bpk_diag *diag) {
+    struct bpk_edits *edits = commit->edits;
+    char **touched = NULL;
+    size_t count = 0;
+    size_t total = 0;
+    int r = bpk_judge_parse_all(edits);
+    commit->base = bpk_pack_ref(edits->base);
+    if (r == 0)
+        r = bpk_judge_touched(edits, &touched, &count);
+    if (r == 0)
+        r = find_invalid(commit, touched, count, diag);
+    if (r == 0)
+        r = judge_maps(commit, diag);
+    if (r == 0)
+        r = gather_tensors(commit, touched, count);
+    for (size_t i = 0; i < count; i++)
+        free(touched[i]);
+    free(touched);
+    total = commit->base->meta.tensor_count;
+    if (r == 0 && commit->mode == BPK_COMMIT_UNMOUNT && commit->count < total - total / 2 &&
+        commit->count < total)
+        r = bpk_diag_set(diag, -EPERM, BPK_NO_OFFSET,
+                         "the pack would be left with %zu of its %zu tensors: that takes a "
+                         "'bpk commit'; the edits are kept",
+                         commit->count, total);
+    if (r == 0)
+        r = make_plan(commit, ret_plan);
+    *ret_something = r == 0 && changes_pack(commit);
+    commit->committed.frozen_at = edits->clock;
+    return r;
+}
