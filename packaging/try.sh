@@ -167,8 +167,10 @@ echo
 
 if [ -t 1 ]; then
     keep=yes
-    printf 'It stays mounted on %s (read-only). To take it down:\n\n' "$(quote "$mnt")"
-    printf '    fusermount3 -u %s && rm -r %s\n' "$(quote "$mnt")" "$(quote "$work")"
+    printf 'It stays mounted on %s. What you edit gets into the pack when you take it down:\n\n' \
+        "$(quote "$mnt")"
+    printf '    %s umount %s && rm -r %s\n' "$(quote "$build/src/cli/bpk")" "$(quote "$mnt")" \
+        "$(quote "$work")"
     exit 0
 fi
 unmount || fail "cannot unmount $mnt: $refusal"
