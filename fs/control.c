@@ -37,7 +37,9 @@ static int commit(struct bpk_mount *mount, enum bpk_commit_mode mode) {
 static int discard(struct bpk_mount *mount) {
     struct bpk_diag diag = {.sentence = ""};
     note_error(mount, 0, &diag);
-    return bpk_edits_discard(mount->edits);
+    int r = bpk_edits_discard(mount->edits);
+    bpk_tell_discarded(mount);
+    return r;
 }
 
 static int save(struct bpk_mount *mount, const char *path) {
@@ -64,6 +66,18 @@ int bpk_control_run(struct bpk_mount *mount, const char *text, size_t size) {
     if (strncmp(command, "save ", 5) == 0)
         return save(mount, command + 5);
     return -EINVAL;
+}
+
+static void count_writer(void *context, const char *path) {
+    (void)context;
+    (void)path;
+}
+
+void bpk_control_commit_idle(struct bpk_mount *mount) {
+    if (bpk_edits_each_writer(mount->edits, count_writer, NULL) > 0)
+        return;
+    (void)commit(mount, BPK_COMMIT_UNMOUNT);
+    bpk_tell_changed(mount);
 }
 
 /* What is left when the mount is gone, one line each. */
@@ -93,6 +107,7 @@ static int finish(struct bpk_mount *mount) {
         bpk_log("the edits are not in the pack: %s; they are kept beside it, and the next mount "
                 "has them again",
                 diag.sentence);
+    (void)bpk_edits_drop_scratch(mount->edits);
     bpk_edits_list(mount->edits, count_remains, &remains);
     if (r == 0 && remains.edits == 0 && remains.kept == 0) {
         (void)bpk_edits_discard(mount->edits); /* scratch alone dies with the mount */

@@ -12,6 +12,9 @@ int bpk_control_run(struct bpk_mount *mount, const char *text, size_t size);
  */
 void bpk_control_outcome(struct bpk_mount *mount, struct bpk_outbuf *out);
 
+/* Commits what is valid, if nothing is open for writing, as the timer does. */
+void bpk_control_commit_idle(struct bpk_mount *mount);
+
 /* The last commit, when nothing is mounted any more. Returns the daemon's exit status. */
 int bpk_control_finish(struct bpk_mount *mount);
 

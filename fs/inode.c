@@ -1,6 +1,6 @@
 #include "inode.h"
 
-#include "view/tree.h"
+#include "tree_nodes.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -18,9 +18,9 @@ bool bpk_node_is_link(const struct bpk_node *node) {
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* Bits 0-31: index, 32-39: segments, 40 and up: kind. A folder or file that there is only one of
- * has its kind as number, as the root must. */
-enum { SEGMENTS_SHIFT = 32, KIND_SHIFT = 40 };
+/* Bits 0-31: index (in tree/ 0-16, and 17-31 the generation), 32-39: segments, 40 and up: kind. A
+ * folder or file that there is only one of has its kind as number, as the root must. */
+enum { GENERATION_SHIFT = 17, SEGMENTS_SHIFT = 32, KIND_SHIFT = 40 };
 
 static bool is_indexed(const struct bpk_node *node) {
     switch (node->kind) {
@@ -37,17 +37,20 @@ static bool is_indexed(const struct bpk_node *node) {
     }
 }
 
+static bool is_in_tree(const struct bpk_node *node) {
+    return node->kind == BPK_NODE_TREE || bpk_node_is_link(node);
+}
+
 uint64_t bpk_node_number(const struct bpk_node *node) {
     if (node->kind == BPK_NODE_EDITED)
         return node->number;
     if (!is_indexed(node))
         return (uint64_t)node->kind;
     return (uint64_t)node->kind << KIND_SHIFT | (uint64_t)node->segments << SEGMENTS_SHIFT |
-           node->index;
+           (uint64_t)node->generation << GENERATION_SHIFT | node->index;
 }
 
-int bpk_node_from_number(const struct bpk_mount *mount, uint64_t number,
-                         struct bpk_node *ret_node) {
+int bpk_node_from_number(struct bpk_mount *mount, uint64_t number, struct bpk_node *ret_node) {
     if (number >= BPK_FIRST_NEW_NUMBER && mount->edits) {
         *ret_node = (struct bpk_node){.kind = BPK_NODE_EDITED, .number = number};
         return 0;
@@ -57,6 +60,14 @@ int bpk_node_from_number(const struct bpk_mount *mount, uint64_t number,
         node.kind = (enum bpk_node_kind)(number >> KIND_SHIFT);
         node.segments = (unsigned)(number >> SEGMENTS_SHIFT & 0xff);
         node.index = (uint32_t)number;
+    }
+    if (is_in_tree(&node)) {
+        node.generation = node.index >> GENERATION_SHIFT;
+        node.index &= (UINT32_C(1) << GENERATION_SHIFT) - 1;
+        if (bpk_node_number(&node) != number || !bpk_tree_node_is_current(mount, &node))
+            return -ESTALE;
+        *ret_node = node;
+        return 0;
     }
     uint32_t limit = node.kind == BPK_NODE_KEY ? mount->info.metadata_entries : mount->info.tensors;
     bool known = node.kind >= BPK_NODE_ROOT && node.kind <= BPK_NODE_SIDECAR_LINK &&
@@ -173,47 +184,10 @@ static bool next_key(const struct bpk_mount *mount, uint64_t *cursor,
     return true;
 }
 
-/* ---- tree/ ----------------------------------------------------------------------------------- */
-
-static struct bpk_node from_tree(const struct bpk_tree_node *place) {
-    static const enum bpk_node_kind kinds[] = {
-        [BPK_TREE_FOLDER] = BPK_NODE_TREE,
-        [BPK_TREE_TENSOR] = BPK_NODE_LINK,
-        [BPK_TREE_SIDECAR] = BPK_NODE_SIDECAR_LINK,
-    };
-    return (struct bpk_node){
-        .kind = kinds[place->kind], .segments = place->segments, .index = place->tensor};
-}
-
-static struct bpk_tree_node to_tree(const struct bpk_node *folder) {
-    return (struct bpk_tree_node){BPK_TREE_FOLDER, folder->index, folder->segments};
-}
-
-static int lookup_tree(const struct bpk_mount *mount, const struct bpk_node *folder,
-                       struct bpk_str name, struct bpk_node *ret_node) {
-    struct bpk_tree_node inner;
-    struct bpk_tree_node place = to_tree(folder);
-    int r = bpk_tree_find(mount->pack, &place, name, &inner);
-    if (r == 0)
-        *ret_node = from_tree(&inner);
-    return r;
-}
-
-static bool next_in_tree(const struct bpk_mount *mount, const struct bpk_node *folder,
-                         uint64_t *cursor, char ret_name[BPK_FILE_NAME_BUF],
-                         struct bpk_node *ret_node) {
-    struct bpk_tree_node inner;
-    struct bpk_tree_node place = to_tree(folder);
-    if (!bpk_tree_next(mount->pack, &place, cursor, ret_name, &inner))
-        return false;
-    *ret_node = from_tree(&inner);
-    return true;
-}
-
 /* ---- any folder ------------------------------------------------------------------------------ */
 
-static int lookup_unedited(const struct bpk_mount *mount, const struct bpk_node *folder,
-                           const char *name, struct bpk_node *ret_node) {
+static int lookup_unedited(struct bpk_mount *mount, const struct bpk_node *folder, const char *name,
+                           struct bpk_node *ret_node) {
     struct bpk_str text = {name, strlen(name)};
     switch (folder->kind) {
     case BPK_NODE_ROOT:
@@ -222,7 +196,7 @@ static int lookup_unedited(const struct bpk_mount *mount, const struct bpk_node 
     case BPK_NODE_TENSORS:
         return lookup_tensor(mount, text, ret_node);
     case BPK_NODE_TREE:
-        return lookup_tree(mount, folder, text, ret_node);
+        return bpk_tree_node_lookup(mount, folder, text, ret_node);
     case BPK_NODE_METADATA:
         return lookup_key(mount, text, ret_node);
     default:
@@ -230,7 +204,7 @@ static int lookup_unedited(const struct bpk_mount *mount, const struct bpk_node 
     }
 }
 
-int bpk_node_lookup(const struct bpk_mount *mount, const struct bpk_node *folder, const char *name,
+int bpk_node_lookup(struct bpk_mount *mount, const struct bpk_node *folder, const char *name,
                     struct bpk_node *ret_node) {
     enum bpk_folder edit_folder;
     uint64_t number;
@@ -313,7 +287,9 @@ struct bpk_place bpk_node_place(const struct bpk_mount *mount, const struct bpk_
     return place;
 }
 
-uint64_t bpk_node_number_of(enum bpk_folder folder, const char *name, const void *mount) {
+uint64_t bpk_node_number_of(enum bpk_folder folder, const char *name, const void *context) {
+    /* Only tree/ changes anything in the mount, and it is not asked for here. */
+    struct bpk_mount *mount = (struct bpk_mount *)(uintptr_t)context;
     static const enum bpk_node_kind kinds[] = {
         [BPK_IN_ROOT] = BPK_NODE_ROOT,
         [BPK_IN_TENSORS] = BPK_NODE_TENSORS,
@@ -324,15 +300,13 @@ uint64_t bpk_node_number_of(enum bpk_folder folder, const char *name, const void
     return lookup_unedited(mount, &parent, name, &node) == 0 ? bpk_node_number(&node) : 0;
 }
 
-static struct bpk_node parent_of(const struct bpk_mount *mount, const struct bpk_node *folder) {
-    if (folder->kind != BPK_NODE_TREE || folder->segments == 0)
-        return (struct bpk_node){.kind = BPK_NODE_ROOT};
-    struct bpk_tree_node place = to_tree(folder);
-    struct bpk_tree_node parent = bpk_tree_parent(mount->pack, &place);
-    return from_tree(&parent);
+static struct bpk_node parent_of(struct bpk_mount *mount, const struct bpk_node *folder) {
+    if (folder->kind == BPK_NODE_TREE)
+        return bpk_tree_node_parent(mount, folder);
+    return (struct bpk_node){.kind = BPK_NODE_ROOT};
 }
 
-bool bpk_node_next(const struct bpk_mount *mount, const struct bpk_node *folder, uint64_t *cursor,
+bool bpk_node_next(struct bpk_mount *mount, const struct bpk_node *folder, uint64_t *cursor,
                    char ret_name[BPK_FILE_NAME_BUF], struct bpk_node *ret_node) {
     enum { DOTS = 2 };
     if (*cursor < DOTS) {
@@ -352,7 +326,7 @@ bool bpk_node_next(const struct bpk_mount *mount, const struct bpk_node *folder,
         found = next_tensor(mount, &at, ret_name, ret_node);
         break;
     case BPK_NODE_TREE:
-        found = next_in_tree(mount, folder, &at, ret_name, ret_node);
+        found = bpk_tree_node_next(mount, folder, &at, ret_name, ret_node);
         break;
     case BPK_NODE_METADATA:
         found = next_key(mount, &at, ret_name, ret_node);
@@ -364,7 +338,7 @@ bool bpk_node_next(const struct bpk_mount *mount, const struct bpk_node *folder,
     return found;
 }
 
-bool bpk_node_next_untouched(const struct bpk_mount *mount, const struct bpk_node *folder,
+bool bpk_node_next_untouched(struct bpk_mount *mount, const struct bpk_node *folder,
                              uint64_t *cursor, char ret_name[BPK_FILE_NAME_BUF],
                              struct bpk_node *ret_node) {
     enum bpk_folder edit_folder;

@@ -41,7 +41,8 @@ struct bpk_node {
     enum bpk_node_kind kind;
     unsigned segments;
     uint32_t index;
-    uint64_t number; /* EDITED only */
+    unsigned generation; /* of nodes in tree/, see tree_nodes.h */
+    uint64_t number;     /* EDITED only */
 };
 
 bool bpk_node_is_folder(const struct bpk_node *node);
@@ -50,19 +51,19 @@ bool bpk_node_is_link(const struct bpk_node *node);
 uint64_t bpk_node_number(const struct bpk_node *node);
 
 /* -ESTALE for a number that names nothing in this mount. */
-int bpk_node_from_number(const struct bpk_mount *mount, uint64_t number, struct bpk_node *ret_node);
+int bpk_node_from_number(struct bpk_mount *mount, uint64_t number, struct bpk_node *ret_node);
 
 /* `name` in `folder`: 0, -ENOENT, -ENAMETOOLONG. */
-int bpk_node_lookup(const struct bpk_mount *mount, const struct bpk_node *folder, const char *name,
+int bpk_node_lookup(struct bpk_mount *mount, const struct bpk_node *folder, const char *name,
                     struct bpk_node *ret_node);
 
 /* The next entry of a folder, "." and ".." included. *cursor is 0 at first; the same cursor always
  * gives the same entry. False at the end. */
-bool bpk_node_next(const struct bpk_mount *mount, const struct bpk_node *folder, uint64_t *cursor,
+bool bpk_node_next(struct bpk_mount *mount, const struct bpk_node *folder, uint64_t *cursor,
                    char ret_name[BPK_FILE_NAME_BUF], struct bpk_node *ret_node);
 
 /* The same, without the names that were touched by edits. */
-bool bpk_node_next_untouched(const struct bpk_mount *mount, const struct bpk_node *folder,
+bool bpk_node_next_untouched(struct bpk_mount *mount, const struct bpk_node *folder,
                              uint64_t *cursor, char ret_name[BPK_FILE_NAME_BUF],
                              struct bpk_node *ret_node);
 

@@ -5,6 +5,7 @@
 #include "mountpoint.h"
 #include "ops.h"
 #include "signals.h"
+#include "writable.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -65,6 +66,8 @@ static int serve(struct fuse_session *session, const struct bpk_options *options
     if (!foreground)
         bpk_log_to_syslog();
     int r = bpk_signals_start(mount, point, options->grace);
+    if (r == 0)
+        r = bpk_writable_start_timer(mount, options->commit_after);
     if (r < 0) {
         bpk_log("cannot start a thread: %s", strerror(-r));
         return EXIT_REFUSED;

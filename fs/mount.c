@@ -1,14 +1,14 @@
 #include "mount.h"
 
-#include "inode.h"
 #include "log.h"
 #include "pack/text.h"
 #include "pack/util.h"
+#include "tree_nodes.h"
+#include "writable.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <mntent.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -48,64 +48,12 @@ static int derive(struct bpk_mount *mount, const struct bpk_options *options) {
     bpk_pack_get_info(mount->pack, &mount->info);
     set_attributes(mount, options);
     mount->xattr = options->xattr;
-    return pthread_mutex_init(&mount->status_lock, NULL) == 0 ? 0 : -ENOMEM;
-}
-
-/* Why edits cannot be taken, or NULL: the mount is then read-only. */
-static const char *why_read_only(const struct bpk_mount *mount) {
-    char *slash = strrchr(mount->real_path, '/');
-    char folder[PATH_MAX];
-    (void)snprintf(folder, sizeof(folder), "%.*s", (int)(slash - mount->real_path) + 1,
-                   mount->real_path);
-    if (access(folder, W_OK) < 0)
-        return "its folder is not writable";
-    const struct stat *pack = bpk_pack_stat(mount->pack);
-    if (geteuid() != 0 && pack->st_uid != geteuid())
-        return "it belongs to somebody else";
-    return NULL;
-}
-
-/* "mounted at …" by the table of mounts, for whoever has the pack already. */
-static void tell_holder(const char *path) {
-    FILE *table = setmntent("/proc/self/mounts", "r");
-    const struct mntent *entry;
-    while (table && (entry = getmntent(table)))
-        if (strcmp(entry->mnt_type, "fuse.bpkfs") == 0 && strcmp(entry->mnt_fsname, path) == 0)
-            bpk_log("it is mounted at %s; a read-only mount is possible: -o ro", entry->mnt_dir);
-    if (table)
-        endmntent(table);
-}
-
-static int open_edits(struct bpk_mount *mount, const struct bpk_options *options) {
-    struct bpk_diag diag = {.offset = BPK_NO_OFFSET};
-    size_t recovered = 0;
-    const char *why = why_read_only(mount);
-    if (options->read_only || options->salvage || why) {
-        if (why && !options->read_only)
-            bpk_log("%s: mounted read-only: %s", mount->pack_path, why);
-        return 0;
-    }
-    struct bpk_edits_options edits = {
-        .discard = options->edits && strcmp(options->edits, "discard") == 0,
-        .ignore_owner = options->chown && strcmp(options->chown, "ignore") == 0,
-        .folder_numbers = {BPK_NODE_ROOT, BPK_NODE_TENSORS, BPK_NODE_METADATA},
-        .number_of = bpk_node_number_of,
-        .number_context = mount,
-    };
-    int r = bpk_edits_open(mount->real_path, mount->pack, &edits, &mount->edits, &recovered, &diag);
-    if (r < 0) {
-        diag.offset = BPK_NO_OFFSET;
-        tell(mount->pack_path, &diag);
-        if (r == -EBUSY)
-            tell_holder(mount->real_path);
-        return r;
-    }
-    if (recovered > 0)
-        bpk_log("%s: %zu edits of an earlier mount are back", mount->pack_path, recovered);
+    (void)pthread_mutex_init(&mount->tree_lock, NULL);
+    (void)pthread_mutex_init(&mount->status_lock, NULL);
     return 0;
 }
 
-int bpk_mount_open(const struct bpk_options *options, struct bpk_mount *ret_mount) {
+static int open_once(const struct bpk_options *options, struct bpk_mount *ret_mount) {
     struct bpk_diag diag;
     *ret_mount = (struct bpk_mount){0};
     int r = bpk_pack_open(options->pack, &options->open, &ret_mount->pack, &diag);
@@ -121,13 +69,22 @@ int bpk_mount_open(const struct bpk_options *options, struct bpk_mount *ret_moun
         tell(options->pack, &diag);
     }
     if (r == 0)
-        r = open_edits(ret_mount, options);
+        r = bpk_writable_open(ret_mount, options);
     if (r < 0)
         bpk_mount_close(ret_mount);
     return r;
 }
 
+int bpk_mount_open(const struct bpk_options *options, struct bpk_mount *ret_mount) {
+    int r;
+    do { /* a commit that ended meanwhile has put another pack there */
+        r = open_once(options, ret_mount);
+    } while (r == -EAGAIN);
+    return r;
+}
+
 void bpk_mount_close(struct bpk_mount *mount) {
+    bpk_tree_nodes_close(mount);
     bpk_edits_close(mount->edits);
     bpk_names_free(mount->tensor_names);
     bpk_names_free(mount->key_names);

@@ -22,6 +22,9 @@ struct bpk_mount {
     char *pack_path; /* the same, made UTF-8: for showing */
     bool xattr;
 
+    pthread_mutex_t tree_lock;
+    struct bpk_tree_view *tree; /* what tree/ shows; guarded by tree_lock */
+
     /* attributes that all files share */
     uid_t uid;
     gid_t gid;

@@ -2,6 +2,7 @@
 
 #include "log.h"
 #include "status.h"
+#include "tree_nodes.h"
 #include "view/index.h"
 #include "view/json.h"
 #include "view/maps.h"
@@ -97,7 +98,7 @@ static int node_size(struct bpk_mount *mount, const struct bpk_node *node, uint6
     }
     if (bpk_node_is_link(node)) {
         struct bpk_outbuf target = {.counting = true};
-        int r = bpk_node_target(mount, node, &target);
+        int r = bpk_tree_node_target(mount, node, &target);
         *ret_size = target.len;
         return r;
     }
@@ -160,19 +161,6 @@ void bpk_node_note_change(struct bpk_mount *mount, int r) {
     if (r == -EIO && !atomic_exchange(&mount->told_of_change, true))
         bpk_log("tensors can no longer be read: the pack was changed while it is mounted, or its "
                 "disk fails");
-}
-
-int bpk_node_target(const struct bpk_mount *mount, const struct bpk_node *node,
-                    struct bpk_outbuf *ret_target) {
-    char file[BPK_FILE_NAME_BUF];
-    size_t len = bpk_names_file(mount->tensor_names, node->index, file);
-    for (unsigned i = 0; i < node->segments + 1; i++)
-        bpk_out_str(ret_target, "../");
-    bpk_out_str(ret_target, "tensors/");
-    bpk_out(ret_target, file, len);
-    if (node->kind == BPK_NODE_SIDECAR_LINK)
-        bpk_out_str(ret_target, ".json");
-    return ret_target->failed ? -ENOMEM : 0;
 }
 
 /* ---- extended attributes --------------------------------------------------------------------- */

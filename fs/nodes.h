@@ -21,10 +21,6 @@ int bpk_node_read(struct bpk_mount *mount, const struct bpk_node *node, uint64_t
 /* Says once that reading failed, if `r` is -EIO. */
 void bpk_node_note_change(struct bpk_mount *mount, int r);
 
-/* Where a symbolic link of tree/ leads. 0 or -ENOMEM. */
-int bpk_node_target(const struct bpk_mount *mount, const struct bpk_node *node,
-                    struct bpk_outbuf *ret_target);
-
 /* The value of a tensor's extended attribute: -ENODATA if it has none, -ENOTSUP for other names
  * and other files. */
 int bpk_node_xattr(const struct bpk_mount *mount, const struct bpk_node *node, const char *name,

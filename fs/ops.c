@@ -15,6 +15,7 @@
 #include "nodes.h"
 #include "pack/util.h"
 #include "requests.h"
+#include "tree_nodes.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -74,7 +75,7 @@ static void op_readlink(fuse_req_t req, fuse_ino_t ino) {
     _cleanup_outbuf_ struct bpk_outbuf target = {0};
     int r = -EINVAL;
     if (bpk_node_is_link(&node))
-        r = bpk_node_target(bpk_mount_of(req), &node, &target);
+        r = bpk_tree_node_target(bpk_mount_of(req), &node, &target);
     else if (bpk_mount_of(req)->edits)
         r = bpk_edits_readlink(bpk_mount_of(req)->edits, bpk_node_number(&node), &target);
     bpk_out(&target, "", 1);

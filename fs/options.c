@@ -34,6 +34,7 @@ static const struct fuse_opt specs[] = {
     OPTION("layout=%s", layout),
     OPTION("edits=%s", edits),
     OPTION("chown=%s", chown),
+    OPTION("commit=%u", commit_after),
     OPTION("grace=%u", grace),
     FUSE_OPT_END,
 };
@@ -158,6 +159,7 @@ void bpk_options_help(void) {
         "    -o ro               read-only\n"
         "    -o edits=discard    drop the edits that an earlier mount left\n"
         "    -o chown=ignore     commit even if the pack's owner cannot be kept\n"
+        "    -o commit=SECONDS   commit after so long without a change\n"
         "    -o uid=U,gid=G      owner of the files (default: the pack's)\n"
         "    -o umask=MASK       permission bits to take away, octal\n"
         "    -o allow_other      let other users in\n"

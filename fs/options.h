@@ -34,7 +34,8 @@ struct bpk_options {
     uid_t owner; /* what uid=, gid= and umask= mean */
     gid_t group;
     mode_t mask;
-    unsigned grace; /* seconds that a signal waits for open files */
+    unsigned commit_after; /* seconds without a change; 0: never */
+    unsigned grace;        /* seconds that a signal waits for open files */
 };
 
 /* Fills `options` and leaves in `args` what is libfuse's. Returns 0, or an exit status after a

@@ -39,14 +39,26 @@ int bpk_state_base_id(const struct bpk_pack *pack, struct bpk_base_id *ret_id) {
     return 0;
 }
 
-/* Whatever stays outside the new pack must not need the old one any more. */
-static int free_from_base(struct bpk_commit *commit, struct bpk_content *content) {
+/* By index of the base: whether the tensor of that name has the same bytes in the new pack. */
+static bool *find_unchanged(const struct bpk_commit *commit) {
+    bool *unchanged = calloc(commit->base->meta.tensor_count + 1, sizeof(bool));
+    for (size_t i = 0; unchanged && i < commit->count; i++) {
+        const struct bpk_commit_item *item = &commit->items[i];
+        if (item->index != BPK_NO_TENSOR && !item->content && !item->owned)
+            unchanged[item->index] = true;
+    }
+    return unchanged;
+}
+
+/* Whatever stays outside the new pack must not need bytes that only the old one has. */
+static int free_from_base(struct bpk_commit *commit, struct bpk_content *content,
+                          const bool *unchanged) {
     for (size_t i = 0; i < commit->committed.count; i++)
         for (struct bpk_content *c = content; c; c = c->below)
             if (c == commit->committed.contents[i].content)
                 return 0;
     const struct bpk_content *last = bpk_commit_bottom(content);
-    if (!last || last->pack != commit->base)
+    if (!last || last->pack != commit->base || unchanged[last->index])
         return 0;
     uint64_t size = content->size;
     int r = bpk_content_own_all(content);
@@ -63,14 +75,13 @@ static int free_from_base(struct bpk_commit *commit, struct bpk_content *content
 static int free_all_from_base(struct bpk_commit *commit) {
     struct bpk_file *file;
     struct bpk_file *next;
+    _cleanup_free_ bool *unchanged = find_unchanged(commit);
+    int r = unchanged ? 0 : -ENOMEM;
     HASH_ITER(by_number, commit->edits->files, file, next) {
-        if (!file->name || !file->content)
-            continue;
-        int r = free_from_base(commit, file->content);
-        if (r < 0)
-            return r;
+        if (r == 0 && file->name && file->content)
+            r = free_from_base(commit, file->content, unchanged);
     }
-    return 0;
+    return r;
 }
 
 static int list_contents(struct bpk_commit *commit) {
@@ -108,6 +119,8 @@ static int before_publish(void *context, int fd, struct bpk_diag *diag) {
     r = bpk_record_begin(edits, 64 * (commit->count + 1));
     if (r == 0)
         r = bpk_state_base_id(commit->made, &commit->committed.base_id);
+    if (r == 0)
+        r = bpk_state_prepare_base(edits, commit->made);
     if (r == 0)
         r = list_contents(commit);
     if (r == 0)
@@ -180,10 +193,9 @@ static int take_over(struct bpk_commit *commit, bool kept_data) {
         edits->lock_fd = bpk_steal_fd(&commit->lock_fd);
         edits->last_commit = time(NULL);
         note_moved(commit, kept_data);
-        r = bpk_state_compact(edits);
+        /* The journal as it is says what happened too: written anew it is before the next edit. */
+        edits->broken = bpk_state_compact(edits) < 0;
     }
-    if (r < 0)
-        edits->broken = true; /* the pack is written; the journal says so; go no further */
     pthread_mutex_unlock(&edits->lock);
     return r;
 }
@@ -193,8 +205,10 @@ static void thaw(struct bpk_commit *commit) {
     for (size_t i = 0; i < commit->count; i++) {
         free(commit->items[i].owned);
         bpk_desc_unref(commit->items[i].desc);
-        if (commit->items[i].content)
-            bpk_content_unref(commit->items[i].content, false);
+        if (!commit->items[i].content)
+            continue;
+        commit->items[i].content->frozen = false; /* a layer over it stays where there is one */
+        bpk_content_unref(commit->items[i].content, false);
     }
     bpk_committed_clear(&commit->committed);
     commit->edits->committing = false;
@@ -249,9 +263,12 @@ int bpk_edits_commit(struct bpk_edits *edits, enum bpk_commit_mode mode,
             .before_publish = before_publish,
             .context = &commit,
         };
-        r = bpk_replace(&plan, edits->path, &options, NULL, diag);
-        if (r == 0)
-            r = take_over(&commit, plan.keeps_data);
+        struct bpk_written written = {0};
+        r = bpk_replace(&plan, edits->path, &options, &written, diag);
+        if (written.published) {
+            int taken = take_over(&commit, plan.keeps_data);
+            r = r < 0 ? r : taken;
+        }
     } else if (commit.base) {
         r = forget_undone(&commit);
     }

@@ -29,6 +29,8 @@ struct bpk_commit {
     struct bpk_pack *made;
     int lock_fd;
     size_t kept;
+    bool empties_metadata; /* metadata.json was removed, and the commit is by name */
+    bool empties_scalars;
 };
 
 /* ---- gather.c (locked) ---- */

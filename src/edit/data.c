@@ -36,8 +36,10 @@ int bpk_state_own_bytes(struct bpk_edits *edits, struct bpk_file *file) {
         return -ENOMEM;
     bpk_content_unref(file->content, false);
     file->content = above;
-    bpk_record_content(edits, above);
-    bpk_record_file(edits, file);
+    if (file->name) { /* else it goes with its last handle: the journal need not know */
+        bpk_record_content(edits, above);
+        bpk_record_file(edits, file);
+    }
     return 0;
 }
 
@@ -87,7 +89,7 @@ static int write_file(struct bpk_edits *edits, const struct bpk_place *place, ui
     r = bpk_content_write(file->content, offset, buffer, size, &mapped);
     if (r < 0)
         return r;
-    if (mapped)
+    if (mapped && file->name)
         bpk_record_blocks(edits, file->content, offset, size);
     bool was_parsed = !file->unparsed;
     note_change(edits, file, file->content->size != before);
@@ -125,7 +127,8 @@ static int truncate_file(struct bpk_edits *edits, const struct bpk_place *place,
         return r;
     if (changes) {
         bpk_content_set_size(file->content, size);
-        bpk_record_content(edits, file->content);
+        if (file->name)
+            bpk_record_content(edits, file->content);
         *ret_content = file->content;
     }
     note_change(edits, file, changes);

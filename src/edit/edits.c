@@ -23,26 +23,75 @@ static int lock_pack(struct bpk_edits *edits, struct bpk_diag *diag) {
                             "it is mounted for writing already, or being written");
     /* Between the opening and the lock a commit may have put another file there. */
     if (stat(edits->path, &now) < 0 || !bpk_same_file(&now, bpk_pack_stat(edits->base)))
-        return bpk_diag_set(diag, -ESTALE, BPK_NO_OFFSET, "it was replaced just now; try again");
+        return bpk_diag_set(diag, -EAGAIN, BPK_NO_OFFSET, "it was replaced just now");
     return 0;
+}
+
+/* A journal keeps the numbers of the mount that wrote it. Those of the pack's own files may lead to
+ * others by now, and a file that was moved may meet an untouched one under its number. */
+static void renumber(struct bpk_edits *edits) {
+    struct bpk_file *file;
+    struct bpk_file *next;
+    HASH_ITER(by_number, edits->files, file, next) {
+        if (file->number >= BPK_FIRST_NEW_NUMBER ||
+            file->number == edits->number_of(file->folder, file->name, edits->number_context))
+            continue;
+        HASH_DELETE(by_number, edits->files, file);
+        file->number = edits->next_number++;
+        HASH_ADD(by_number, edits->files, number, sizeof(file->number), file);
+    }
+}
+
+static int compare_ids(const void *a, const void *b) {
+    const uint64_t *x = a;
+    const uint64_t *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* Removes data files that no file of the mount has any more. */
+static void sweep_data(struct bpk_edits *edits) {
+    _cleanup_free_ uint64_t *ids = NULL;
+    size_t capacity = 0;
+    size_t count = 0;
+    struct bpk_file *file;
+    struct bpk_file *next;
+    HASH_ITER(by_number, edits->files, file, next) {
+        for (const struct bpk_content *c = file->content; c; c = c->below) {
+            if (bpk_grow((void **)&ids, &capacity, count, sizeof(*ids)) < 0)
+                return;
+            ids[count++] = c->id;
+        }
+    }
+    if (count > 0)
+        qsort(ids, count, sizeof(*ids), compare_ids);
+    bpk_store_sweep(&edits->store, ids, count);
 }
 
 static int read_back(struct bpk_edits *edits, const struct bpk_edits_options *options,
                      size_t *ret_recovered, struct bpk_diag *diag) {
+    const char *pack_name = strrchr(edits->path, '/') + 1;
     struct bpk_committed committed = {0};
     int r = bpk_store_open(&edits->store, diag);
-    if (r == -ENOENT)
-        return 0;
-    if (r < 0)
+    if (r < 0 && r != -ENOENT)
         return r;
-    if (options->discard)
-        return bpk_store_remove(&edits->store);
+    if (r == 0 && options->discard)
+        r = bpk_store_remove(&edits->store);
+    if (edits->store.journal < 0) {
+        int cleared = bpk_leftover_clear(edits, pack_name, &committed, diag);
+        return r == 0 || r == -ENOENT ? cleared : r;
+    }
     r = bpk_record_replay(edits, options->force, &committed, diag);
+    if (r == 0)
+        r = bpk_leftover_clear(edits, pack_name, &committed, diag);
     if (r == 0 && committed.contents)
         r = bpk_state_rebase(edits, edits->base, &committed);
     bpk_committed_clear(&committed);
     if (r == 0)
+        renumber(edits);
+    if (r == 0)
         r = bpk_state_compact(edits);
+    if (r == 0)
+        sweep_data(edits);
     if (r < 0)
         return diag && diag->code == r
                    ? r
@@ -98,6 +147,23 @@ int bpk_edits_open(const char *path, struct bpk_pack *pack, const struct bpk_edi
     return 0;
 }
 
+static void free_stems_and_maps(struct bpk_edits *edits) {
+    struct bpk_stem *stem;
+    struct bpk_stem *next_stem;
+    HASH_ITER(hh, edits->stems, stem, next_stem)
+    bpk_state_free_stem(edits, stem);
+    struct bpk_override *override;
+    struct bpk_override *next_override;
+    HASH_ITER(hh, edits->overrides, override, next_override) {
+        HASH_DEL(edits->overrides, override);
+        free(override->value);
+        free(override);
+    }
+    bpk_scalar_map_clear(&edits->scalars);
+    edits->map_replaced = false;
+    edits->has_scalars = false;
+}
+
 static void free_tables(struct bpk_edits *edits) {
     struct bpk_file *file;
     struct bpk_file *next_file;
@@ -112,26 +178,13 @@ static void free_tables(struct bpk_edits *edits) {
         HASH_DEL(edits->entries, entry);
         free(entry);
     }
-    struct bpk_stem *stem;
-    struct bpk_stem *next_stem;
-    HASH_ITER(hh, edits->stems, stem, next_stem)
-    bpk_state_free_stem(edits, stem);
-    struct bpk_override *override;
-    struct bpk_override *next_override;
-    HASH_ITER(hh, edits->overrides, override, next_override) {
-        HASH_DEL(edits->overrides, override);
-        free(override->value);
-        free(override);
-    }
+    free_stems_and_maps(edits);
     struct bpk_open *open;
     struct bpk_open *next_open;
     HASH_ITER(hh, edits->opens, open, next_open) {
         HASH_DEL(edits->opens, open);
         free(open);
     }
-    bpk_scalar_map_clear(&edits->scalars);
-    edits->map_replaced = false;
-    edits->has_scalars = false;
     edits->aside_count = 0;
 }
 
@@ -142,6 +195,8 @@ void bpk_edits_close(struct bpk_edits *edits) {
     bpk_store_close(&edits->store);
     bpk_names_free(edits->tensor_names);
     bpk_names_free(edits->key_names);
+    bpk_names_free(edits->prepared.tensor_names);
+    bpk_names_free(edits->prepared.key_names);
     bpk_pack_unref(edits->base);
     if (edits->lock_fd >= 0)
         close(edits->lock_fd);
@@ -159,6 +214,15 @@ struct bpk_pack *bpk_edits_base(struct bpk_edits *edits) {
     struct bpk_pack *base = bpk_pack_ref(edits->base);
     pthread_mutex_unlock(&edits->lock);
     return base;
+}
+
+unsigned bpk_edits_idle_seconds(struct bpk_edits *edits) {
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    pthread_mutex_lock(&edits->lock);
+    time_t since = now.tv_sec - edits->last_change;
+    pthread_mutex_unlock(&edits->lock);
+    return since < 0 ? 0 : (unsigned)since;
 }
 
 time_t bpk_edits_last_commit(struct bpk_edits *edits) {
@@ -199,6 +263,13 @@ void bpk_edits_each_name(struct bpk_edits *edits, enum bpk_folder folder, bpk_na
 
 /* ---- what there is to commit ----------------------------------------------------------------- */
 
+static const char put_back_sentence[] = "was moved aside and not written again: it is put back";
+
+static bool is_aside(struct bpk_edits *edits, const struct bpk_entry *entry) {
+    enum bpk_folder folder = (enum bpk_folder)entry->key[0];
+    return !entry->file && bpk_judge_aside(edits, folder, entry->key + 1);
+}
+
 static void list_texts(struct bpk_edits *edits, bpk_edit_fn *report, void *context) {
     struct bpk_entry *entry;
     struct bpk_entry *next;
@@ -213,7 +284,9 @@ static void list_texts(struct bpk_edits *edits, bpk_edit_fn *report, void *conte
                        name);
         if (bpk_state_is_text(edits, folder, name))
             report(context, BPK_EDIT, path,
-                   bpk_judge_text(edits, folder, name, reason, sizeof(reason)) ? reason : NULL);
+                   bpk_judge_text(edits, folder, name, reason, sizeof(reason)) ? reason
+                   : is_aside(edits, entry) ? put_back_sentence
+                                            : NULL);
         else if (entry->file)
             report(context,
                    bpk_rules_is_scratch(name) || entry->file->target ? BPK_EDIT_SCRATCH
@@ -237,9 +310,14 @@ static void list_tensor(struct bpk_edits *edits, const char *stem, bpk_edit_fn *
     (void)snprintf(path, sizeof(path), "tensors/%s", stem);
     report(context, kinds[judged.judgement], path,
            judged.judgement == BPK_JUDGED_INVALID ? judged.reason
-           : judged.put_back ? "was moved aside and not written again: it is put back"
+           : judged.put_back ? put_back_sentence
                              : NULL);
     bpk_desc_unref(judged.desc);
+    (void)snprintf(path, sizeof(path), "tensors/%s.json", stem);
+    const struct bpk_entry *sidecar =
+        bpk_state_entry(edits, BPK_IN_TENSORS, path + strlen("tensors/"));
+    if (judged.judgement == BPK_JUDGED_TENSOR && sidecar && is_aside(edits, sidecar))
+        report(context, BPK_EDIT, path, put_back_sentence);
 }
 
 void bpk_edits_list(struct bpk_edits *edits, bpk_edit_fn *report, void *context) {
@@ -258,6 +336,36 @@ void bpk_edits_list(struct bpk_edits *edits, bpk_edit_fn *report, void *context)
 
 /* ---- dropping -------------------------------------------------------------------------------- */
 
+static void stale_sidecar(struct bpk_edits *edits, const char *stem) {
+    char sidecar[300];
+    (void)snprintf(sidecar, sizeof(sidecar), "%s.json", stem);
+    bpk_state_stale_name(edits, BPK_IN_TENSORS, sidecar);
+}
+
+/* The name is as the base has it, and leads to another file than before: no cache of the kernel can
+ * show what was discarded, and who has that open goes on with it as after an unlink. */
+static int discard_entry(struct bpk_edits *edits, struct bpk_entry *entry) {
+    enum bpk_folder folder = (enum bpk_folder)entry->key[0];
+    struct bpk_file *file = entry->file;
+    if (entry->clean)
+        return 0;
+    if (folder == BPK_IN_TENSORS && !bpk_state_is_text(edits, folder, entry->key + 1))
+        stale_sidecar(edits, entry->key + 1);
+    entry->file = NULL;
+    if (file) {
+        bpk_state_stale(edits, file->number);
+        free(file->name);
+        file->name = NULL;
+        if (file->opens == 0)
+            bpk_state_drop_file(edits, file);
+    }
+    if (bpk_state_base_has(edits, folder, entry->key + 1))
+        return bpk_state_put_back(edits, entry);
+    HASH_DEL(edits->entries, entry);
+    free(entry);
+    return 0;
+}
+
 int bpk_edits_discard(struct bpk_edits *edits) {
     pthread_mutex_lock(&edits->lock);
     int r = edits->committing ? -EBUSY : 0;
@@ -265,14 +373,63 @@ int bpk_edits_discard(struct bpk_edits *edits) {
         struct bpk_entry *entry;
         struct bpk_entry *next;
         HASH_ITER(hh, edits->entries, entry, next) {
-            if (entry->file)
-                bpk_state_stale(edits, entry->file->number);
+            if (r == 0)
+                r = discard_entry(edits, entry);
         }
-        free_tables(edits);
+        struct bpk_stem *stem;
+        struct bpk_stem *next_stem;
+        HASH_ITER(hh, edits->stems, stem, next_stem)
+        stale_sidecar(edits, stem->name);
+        free_stems_and_maps(edits);
+        edits->aside_count = 0;
         edits->frames = 0;
-        if (edits->store.folder >= 0)
+        edits->broken = r < 0;
+        if (r == 0)
             r = bpk_store_remove(&edits->store);
     }
+    pthread_mutex_unlock(&edits->lock);
+    return r;
+}
+
+/* Scratch, but for what a real name was moved to while that name is missing or has a problem. */
+static bool is_spent_scratch(struct bpk_edits *edits, const struct bpk_entry *entry) {
+    enum bpk_folder folder = (enum bpk_folder)entry->key[0];
+    const char *name = entry->key + 1;
+    const struct bpk_file *file = entry->file;
+    struct bpk_judged judged;
+    char reason[400];
+    if (!file || entry->clean || bpk_state_base_has(edits, folder, name))
+        return false;
+    if (!file->target && !bpk_rules_is_scratch(name))
+        return false;
+    if (!file->moved_from)
+        return true;
+    if (!bpk_state_exists(edits, file->moved_from_folder, file->moved_from) ||
+        bpk_judge_text(edits, file->moved_from_folder, file->moved_from, reason, sizeof(reason)))
+        return false;
+    if (file->moved_from_folder != BPK_IN_TENSORS ||
+        bpk_state_is_text(edits, BPK_IN_TENSORS, file->moved_from))
+        return true;
+    if (bpk_judge_stem(edits, file->moved_from, &judged) < 0)
+        return false;
+    bpk_desc_unref(judged.desc);
+    return judged.judgement != BPK_JUDGED_INVALID;
+}
+
+int bpk_edits_drop_scratch(struct bpk_edits *edits) {
+    struct bpk_entry *entry;
+    struct bpk_entry *next;
+    bool dropped = false;
+    pthread_mutex_lock(&edits->lock);
+    HASH_ITER(hh, edits->entries, entry, next) {
+        if (!is_spent_scratch(edits, entry))
+            continue;
+        bpk_state_drop_file(edits, entry->file);
+        HASH_DEL(edits->entries, entry);
+        free(entry);
+        dropped = true;
+    }
+    int r = dropped && !edits->broken ? bpk_state_compact(edits) : 0;
     pthread_mutex_unlock(&edits->lock);
     return r;
 }

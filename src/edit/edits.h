@@ -42,7 +42,8 @@ struct bpk_edits_options {
 
 /* Takes the pack's lock, reads back what an earlier mount left, and is then ready for edits.
  * `path` leads to `pack`. *ret_recovered: how many names were found changed. -EBUSY: somebody else
- * has the pack; -ESTALE: there are edits of another version of it; `diag` says so. */
+ * has the pack; -EAGAIN: it was replaced since it was opened; -ESTALE: there are edits of another
+ * version of it; `diag` says so. */
 int bpk_edits_open(const char *path, struct bpk_pack *pack, const struct bpk_edits_options *options,
                    struct bpk_edits **ret_edits, size_t *ret_recovered, struct bpk_diag *diag);
 
@@ -140,6 +141,9 @@ int bpk_edits_commit(struct bpk_edits *edits, enum bpk_commit_mode mode,
 int bpk_edits_save(struct bpk_edits *edits, const char *path, struct bpk_diag *diag);
 int bpk_edits_discard(struct bpk_edits *edits);
 
+/* Scratch dies with an orderly end of the mount: nobody has it open any more. */
+int bpk_edits_drop_scratch(struct bpk_edits *edits);
+
 /* Calls `report` for each edit: what (a path in the mount), and why it is not valid (NULL: it is,
  * or it is no edit but a pending, backup or scratch file, as `kind` says). */
 enum bpk_edit_kind { BPK_EDIT, BPK_EDIT_PENDING, BPK_EDIT_BACKUP, BPK_EDIT_SCRATCH };
@@ -149,6 +153,9 @@ void bpk_edits_list(struct bpk_edits *edits, bpk_edit_fn *report, void *context)
 
 /* index.tsv as the edits make it. */
 int bpk_edits_index(struct bpk_edits *edits, struct bpk_outbuf *out);
+
+/* Seconds since the last change. */
+unsigned bpk_edits_idle_seconds(struct bpk_edits *edits);
 
 time_t bpk_edits_last_commit(struct bpk_edits *edits);
 

@@ -198,6 +198,18 @@ bool bpk_state_has_edits(struct bpk_edits *edits) {
     return edits->stems || edits->overrides || edits->map_replaced || edits->has_scalars;
 }
 
+int bpk_state_put_back(struct bpk_edits *edits, struct bpk_entry *entry) {
+    enum bpk_folder folder = (enum bpk_folder)entry->key[0];
+    struct bpk_file *file =
+        bpk_state_add_file(edits, edits->next_number++, folder, entry->key + 1);
+    if (!file)
+        return -ENOMEM;
+    entry->file = file;
+    entry->clean = true;
+    bpk_state_stale(edits, edits->folder_numbers[folder]);
+    return 0;
+}
+
 /* ---- what the kernel is to forget ------------------------------------------------------------ */
 
 void bpk_state_stale(struct bpk_edits *edits, uint64_t number) {
@@ -224,6 +236,13 @@ void bpk_state_take_opens(struct bpk_edits *edits, struct bpk_file *file) {
     file->write_opens = open->writers;
     HASH_DEL(edits->opens, open);
     free(open);
+}
+
+bool bpk_state_is_open(struct bpk_edits *edits, uint64_t number) {
+    const struct bpk_file *file = bpk_state_file(edits, number);
+    struct bpk_open *open;
+    HASH_FIND(hh, edits->opens, &number, sizeof(number), open);
+    return open || (file && file->opens > 0);
 }
 
 void bpk_edits_opened(struct bpk_edits *edits, const struct bpk_place *place, bool for_writing) {

@@ -164,6 +164,16 @@ static int find_invalid(struct bpk_commit *commit, char *const *touched, size_t 
     return r;
 }
 
+/* Removing the whole file empties its map, but not by the way: only a commit by name takes it. */
+static void judge_removed_map(struct bpk_commit *commit, const char *name) {
+    if (commit->mode == BPK_COMMIT_UNMOUNT || bpk_judge_aside(commit->edits, BPK_IN_ROOT, name))
+        return;
+    if (strcmp(name, "metadata.json") == 0)
+        commit->empties_metadata = true;
+    else
+        commit->empties_scalars = true;
+}
+
 static int judge_maps(struct bpk_commit *commit, struct bpk_diag *diag) {
     struct bpk_edits *edits = commit->edits;
     char reason[400];
@@ -178,6 +188,8 @@ static int judge_maps(struct bpk_commit *commit, struct bpk_diag *diag) {
             commit->kept += entry->file && !entry->file->target && !bpk_rules_is_scratch(name);
             continue;
         }
+        if (folder == BPK_IN_ROOT && !entry->file)
+            judge_removed_map(commit, name);
         if (!bpk_judge_text(edits, folder, name, reason, sizeof(reason)))
             continue;
         if (commit->mode == BPK_COMMIT_ALL)
@@ -218,11 +230,22 @@ static int gather_tensors(struct bpk_commit *commit, char *const *touched, size_
     return r;
 }
 
+/* metadata.json does not show keys with a NUL, so that it cannot remove them either. */
+static void keep_hidden_keys(struct bpk_commit *commit) {
+    size_t kept = 0;
+    for (size_t i = 0; i < commit->metadata_count; i++)
+        if (memchr(commit->metadata[i].key.bytes, '\0', commit->metadata[i].key.len))
+            commit->metadata[kept++] = commit->metadata[i];
+    commit->metadata_count = kept;
+}
+
 /* The strings of the overrides may change while the pack is written: they are copied. */
 static int gather_metadata(struct bpk_commit *commit) {
     int r = bpk_state_effective_metadata(commit->edits, &commit->metadata, &commit->metadata_count);
     if (r < 0)
         return r;
+    if (commit->empties_metadata)
+        keep_hidden_keys(commit);
     struct bpk_outbuf *text = &commit->metadata_text;
     for (size_t i = 0; i < commit->metadata_count; i++) {
         bpk_out(text, commit->metadata[i].key.bytes, commit->metadata[i].key.len);
@@ -321,7 +344,9 @@ static int make_plan(struct bpk_commit *commit, struct bpk_plan *ret_plan) {
         plan.metadata = commit->metadata;
         plan.metadata_count = commit->metadata_count;
         commit->metadata = NULL;
-        if (r == 0 && edits->has_scalars) {
+        if (r == 0 && commit->empties_scalars)
+            plan.scalar_count = 0;
+        else if (r == 0 && edits->has_scalars) {
             free(plan.scalars);
             plan.scalars = calloc(edits->scalars.count + 1, sizeof(*plan.scalars));
             plan.scalar_count = edits->scalars.count;
@@ -343,7 +368,8 @@ static int make_plan(struct bpk_commit *commit, struct bpk_plan *ret_plan) {
  * no reason to write. */
 static bool changes_pack(const struct bpk_commit *commit) {
     const struct bpk_edits *edits = commit->edits;
-    bool maps = edits->overrides || edits->map_replaced || edits->has_scalars;
+    bool maps = edits->overrides || edits->map_replaced || edits->has_scalars ||
+                commit->empties_metadata || commit->empties_scalars;
     if ((maps && !commit->committed.leaves_maps_out) ||
         commit->count != commit->base->meta.tensor_count)
         return true;
@@ -384,6 +410,7 @@ int bpk_commit_gather(struct bpk_commit *commit, struct bpk_plan *ret_plan, bool
     if (r == 0)
         r = make_plan(commit, ret_plan);
     *ret_something = r == 0 && changes_pack(commit);
+    bpk_record_tick(edits);
     commit->committed.frozen_at = edits->clock;
     return r;
 }

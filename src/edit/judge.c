@@ -87,8 +87,8 @@ int bpk_judge_parse_all(struct bpk_edits *edits) {
 /* ---- tensors --------------------------------------------------------------------------------- */
 
 /* The file that was moved aside from this name while nothing took its place. */
-static struct bpk_file *find_aside(struct bpk_edits *edits, enum bpk_folder folder,
-                                   const char *name) {
+struct bpk_file *bpk_judge_aside(struct bpk_edits *edits, enum bpk_folder folder,
+                                 const char *name) {
     struct bpk_file *file;
     struct bpk_file *next;
     if (edits->aside_count == 0) /* looked up for every name that is gone: mostly for nothing */
@@ -138,7 +138,7 @@ int bpk_judge_stem(struct bpk_edits *edits, const char *stem, struct bpk_judged 
     judged.file = entry ? entry->file : NULL;
     judged.desc = record ? bpk_desc_ref(record->now) : NULL;
     if (entry && !entry->file) {
-        judged.file = find_aside(edits, BPK_IN_TENSORS, stem);
+        judged.file = bpk_judge_aside(edits, BPK_IN_TENSORS, stem);
         judged.put_back = judged.file != NULL;
         if (judged.put_back && !judged.desc && record)
             judged.desc = bpk_desc_ref(record->remembered);

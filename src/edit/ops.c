@@ -186,14 +186,21 @@ int bpk_edits_symlink(struct bpk_edits *edits, enum bpk_folder folder, const cha
 
 /* ---- unlink ---------------------------------------------------------------------------------- */
 
+/* A file that is open keeps what it says now, before its name or its text is another's. */
+static int keep_for_handles(struct bpk_edits *edits, struct bpk_file *file) {
+    if (file->opens == 0 || file->content || file->target)
+        return 0;
+    return bpk_state_is_text(edits, file->folder, file->name)
+               ? bpk_state_own_text(edits, file, false)
+               : bpk_state_own_bytes(edits, file);
+}
+
 /* The file has no name any more; it lives on while it is open. */
 static void orphan(struct bpk_edits *edits, struct bpk_file *file) {
     free(file->name);
     file->name = NULL;
     if (file->opens == 0)
         bpk_state_drop_file(edits, file);
-    else
-        bpk_record_file(edits, file);
 }
 
 static int remove_key(struct bpk_edits *edits, const char *name) {
@@ -248,9 +255,9 @@ static int unlink_file(struct bpk_edits *edits, const struct bpk_place *place) {
         return -ENOENT;
     enum bpk_folder folder = file->folder;
     _cleanup_free_ char *name = strdup(file->name);
-    if (!name)
-        return -ENOMEM;
-    r = bpk_state_set_entry(edits, folder, name, NULL);
+    r = name ? keep_for_handles(edits, file) : -ENOMEM;
+    if (r == 0)
+        r = bpk_state_set_entry(edits, folder, name, NULL);
     if (r == 0)
         r = lose(edits, folder, name);
     /* What was moved aside goes for good with the copy that was kept of it. */
@@ -273,12 +280,6 @@ int bpk_edits_unlink(struct bpk_edits *edits, const struct bpk_place *place) {
 }
 
 /* ---- rename ---------------------------------------------------------------------------------- */
-
-/* The text that a file brings to a name that is a text: it must be good. */
-static int bring_text(struct bpk_edits *edits, struct bpk_file *file, enum bpk_folder folder,
-                      const char *name) {
-    return bpk_state_parse(edits, file, folder, name, true);
-}
 
 /* Where the descriptor of a tensor's bytes goes when they are renamed. */
 static int carry_descriptor(struct bpk_edits *edits, struct bpk_file *file, const char *from,
@@ -323,8 +324,20 @@ static int replace_target(struct bpk_edits *edits, enum bpk_folder folder, const
         return 0;
     int r = bpk_state_touch(edits, &place, &old);
     if (r == 0)
+        r = keep_for_handles(edits, old);
+    if (r == 0)
         orphan(edits, old);
     return r;
+}
+
+/* The target's text is kept for its handles before the new one is in force. */
+static int keep_target_text(struct bpk_edits *edits, enum bpk_folder folder, const char *name) {
+    struct bpk_place place = {folder, name, bpk_state_number_of(edits, folder, name)};
+    struct bpk_file *old;
+    if (!bpk_state_exists(edits, folder, name) || !bpk_state_is_open(edits, place.number))
+        return 0;
+    int r = bpk_state_touch(edits, &place, &old);
+    return r < 0 ? r : keep_for_handles(edits, old);
 }
 
 static int move(struct bpk_edits *edits, struct bpk_file *file, enum bpk_folder folder,
@@ -371,8 +384,12 @@ static int rename_file(struct bpk_edits *edits, const struct bpk_place *from,
         r = bpk_state_is_text(edits, file->folder, file->name)
                 ? bpk_state_own_text(edits, file, false)
                 : bpk_state_own_bytes(edits, file);
-    if (r == 0 && bpk_state_is_text(edits, folder, name) && !file->target)
-        r = bring_text(edits, file, folder, name);
+    /* A text that is moved to the name of a text must be good. */
+    if (r == 0 && bpk_state_is_text(edits, folder, name) && !file->target) {
+        r = keep_target_text(edits, folder, name);
+        if (r == 0)
+            r = bpk_state_parse(edits, file, folder, name, true);
+    }
     if (r == 0 && key_moves)
         r = remove_key(edits, file->name);
     return r < 0 ? r : move(edits, file, folder, name);

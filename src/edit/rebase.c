@@ -19,22 +19,31 @@ void bpk_committed_clear(struct bpk_committed *committed) {
     *committed = (struct bpk_committed){0};
 }
 
-int bpk_state_set_base(struct bpk_edits *edits, struct bpk_pack *pack) {
-    struct bpk_names *tensors;
-    struct bpk_names *keys;
-    int r = bpk_names_new(pack, BPK_NAMES_TENSORS, &tensors);
-    if (r < 0)
-        return r;
-    r = bpk_names_new(pack, BPK_NAMES_METADATA, &keys);
+int bpk_state_prepare_base(struct bpk_edits *edits, struct bpk_pack *pack) {
+    struct bpk_prepared made = {.pack = pack};
+    int r = bpk_names_new(pack, BPK_NAMES_TENSORS, &made.tensor_names);
+    if (r == 0)
+        r = bpk_names_new(pack, BPK_NAMES_METADATA, &made.key_names);
     if (r < 0) {
-        bpk_names_free(tensors);
+        bpk_names_free(made.tensor_names);
         return r;
     }
+    bpk_names_free(edits->prepared.tensor_names);
+    bpk_names_free(edits->prepared.key_names);
+    edits->prepared = made;
+    return 0;
+}
+
+int bpk_state_set_base(struct bpk_edits *edits, struct bpk_pack *pack) {
+    int r = edits->prepared.pack == pack ? 0 : bpk_state_prepare_base(edits, pack);
+    if (r < 0)
+        return r;
     bpk_names_free(edits->tensor_names);
     bpk_names_free(edits->key_names);
     struct bpk_pack *old = edits->base;
-    edits->tensor_names = tensors;
-    edits->key_names = keys;
+    edits->tensor_names = edits->prepared.tensor_names;
+    edits->key_names = edits->prepared.key_names;
+    edits->prepared = (struct bpk_prepared){0};
     edits->base = bpk_pack_ref(pack);
     bpk_pack_unref(old);
     return 0;
@@ -98,35 +107,64 @@ static void clean_file(struct bpk_edits *edits, struct bpk_entry *entry) {
         bpk_state_stale(edits, file->number);
 }
 
-static void settle_entry(struct bpk_edits *edits, const struct bpk_committed *committed,
+/* Whether no tensor can have that name: what is there can only be pending, and its sidecar stays
+ * with it. */
+static bool is_misspelled(struct bpk_edits *edits, const char *stem) {
+    char decoded[256];
+    size_t len;
+    uint32_t index;
+    return !bpk_rules_is_spelled_right(stem, decoded, &len) &&
+           !bpk_state_find_base(edits, stem, &index);
+}
+
+static bool is_of_pending(struct bpk_edits *edits, enum bpk_folder folder, const char *sidecar) {
+    char stem[BPK_FILE_NAME_BUF];
+    struct bpk_str part;
+    if (folder != BPK_IN_TENSORS || !bpk_rules_sidecar_stem(sidecar, &part) ||
+        part.len >= sizeof(stem))
+        return false;
+    memcpy(stem, part.bytes, part.len);
+    stem[part.len] = '\0';
+    return is_misspelled(edits, stem) && bpk_state_exists(edits, folder, stem);
+}
+
+static int settle_entry(struct bpk_edits *edits, const struct bpk_committed *committed,
                          struct bpk_entry *entry) {
     enum bpk_folder folder = (enum bpk_folder)entry->key[0];
     const char *name = entry->key + 1;
-    if (entry->clean || !was_taken(edits, committed, entry))
-        return;
     bool in_base = bpk_state_base_has(edits, folder, name);
+    if (entry->clean && !in_base) { /* a sidecar whose tensor went */
+        drop_named(edits, entry);
+        return 0;
+    }
+    if (entry->clean || !was_taken(edits, committed, entry))
+        return 0;
     if (!entry->file) {
-        if (!in_base)
-            free_entry(edits, entry);
-        else if (bpk_state_is_text(edits, folder, name))
-            free_entry(edits, entry); /* a sidecar that was hidden until now */
-        return;
+        if (in_base) /* hidden until now, or moved aside */
+            return bpk_state_put_back(edits, entry);
+        free_entry(edits, entry);
+        return 0;
     }
     if (in_base) {
         clean_file(edits, entry);
-        return;
+        return 0;
     }
     /* Scratch, backups and pending files stay; a sidecar whose tensor is gone does not. */
-    if (bpk_state_is_text(edits, folder, name) && entry->file->write_opens == 0 &&
+    if (bpk_state_is_text(edits, folder, name) && !is_of_pending(edits, folder, name) &&
+        entry->file->write_opens == 0 &&
         (!entry->file->content || entry->file->verdict == BPK_TEXT_GOOD))
         drop_named(edits, entry);
+    return 0;
 }
 
 static void settle_stems(struct bpk_edits *edits, const struct bpk_committed *committed) {
     struct bpk_stem *stem;
     struct bpk_stem *next;
     HASH_ITER(hh, edits->stems, stem, next) {
-        if (stem->changed <= committed->frozen_at && !is_left_out(committed, stem->name))
+        bool stays = is_left_out(committed, stem->name) ||
+                     (is_misspelled(edits, stem->name) &&
+                      bpk_state_exists(edits, BPK_IN_TENSORS, stem->name));
+        if (stem->changed <= committed->frozen_at && !stays)
             bpk_state_free_stem(edits, stem);
     }
 }
@@ -146,23 +184,50 @@ static void settle_maps(struct bpk_edits *edits, const struct bpk_committed *com
     bpk_scalar_map_clear(&edits->scalars);
 }
 
+/* What shows through from the old base shows through from the new one: a tensor that the commit
+ * changed lends no bytes (commit.c sees to that). */
+static void rebase_contents(struct bpk_edits *edits, const struct bpk_pack *old,
+                            struct bpk_pack *pack) {
+    struct bpk_file *file;
+    struct bpk_file *next;
+    uint32_t index;
+    HASH_ITER(by_number, edits->files, file, next) {
+        struct bpk_content *bottom = file->content;
+        if (!file->name) /* it keeps the pack that it was of */
+            continue;
+        while (bottom && bottom->below)
+            bottom = bottom->below;
+        if (bottom && bottom->pack == old &&
+            bpk_pack_find_tensor(pack, bpk_pack_tensor_name(old, bottom->index), &index) == 0)
+            bpk_content_rebase(bottom, pack, index);
+    }
+}
+
 int bpk_state_rebase(struct bpk_edits *edits, struct bpk_pack *pack,
                      const struct bpk_committed *committed) {
     uint32_t index;
+    struct bpk_pack *old = bpk_pack_ref(edits->base);
     int r = bpk_state_set_base(edits, pack);
-    if (r < 0)
+    if (r < 0) {
+        bpk_pack_unref(old);
         return r;
+    }
     edits->base_id = committed->base_id;
     for (size_t i = 0; i < committed->count; i++) {
         struct bpk_content *content = committed->contents[i].content;
         if (content && bpk_pack_find_tensor(pack, committed->contents[i].name, &index) == 0)
             bpk_content_become_tensor(content, pack, index);
     }
+    if (old != pack)
+        rebase_contents(edits, old, pack);
+    bpk_pack_unref(old);
     settle_stems(edits, committed);
     struct bpk_entry *entry;
     struct bpk_entry *next;
-    HASH_ITER(hh, edits->entries, entry, next)
-    settle_entry(edits, committed, entry);
+    HASH_ITER(hh, edits->entries, entry, next) {
+        if (r == 0)
+            r = settle_entry(edits, committed, entry);
+    }
     settle_maps(edits, committed);
-    return 0;
+    return r;
 }

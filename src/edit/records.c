@@ -42,6 +42,8 @@ void bpk_record_entry(struct bpk_edits *edits, const struct bpk_entry *entry) {
 
 void bpk_record_file(struct bpk_edits *edits, const struct bpk_file *file) {
     struct bpk_outbuf *out = &edits->record;
+    if (!file->name) /* it goes with its last handle; that no entry leads to it is enough */
+        return;
     put_kind(out, BPK_RECORD_FILE);
     put_u64(out, file->number);
     put_u64(out, file->folder);
@@ -148,6 +150,15 @@ void bpk_record_committed(struct bpk_edits *edits, const struct bpk_committed *c
         put_name(out, committed->left_out[i]);
 }
 
+static void record_clock(struct bpk_edits *edits, uint64_t clock) {
+    put_kind(&edits->record, BPK_RECORD_CLOCK);
+    put_u64(&edits->record, clock);
+}
+
+void bpk_record_tick(struct bpk_edits *edits) {
+    record_clock(edits, edits->clock);
+}
+
 int bpk_record_begin(struct bpk_edits *edits, size_t room) {
     enum { ROOM_FOR_ONE = 64 << 10 };
     if (edits->read_only)
@@ -158,6 +169,9 @@ int bpk_record_begin(struct bpk_edits *edits, size_t room) {
     edits->broken = false;
     bpk_outbuf_clear(&edits->record);
     edits->clock = edits->frames + 1;
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    edits->last_change = now.tv_sec;
     r = bpk_store_create(&edits->store, &edits->base_id);
     return r < 0 ? r : bpk_store_reserve(&edits->store, room + ROOM_FOR_ONE);
 }
@@ -211,8 +225,7 @@ static void record_whole_content(struct bpk_edits *edits, const struct bpk_conte
 int bpk_record_all(struct bpk_edits *edits) {
     bpk_outbuf_clear(&edits->record);
     /* The one frame that this becomes counts for all that went before. */
-    put_kind(&edits->record, BPK_RECORD_CLOCK);
-    put_u64(&edits->record, edits->frames);
+    record_clock(edits, edits->frames);
     struct bpk_file *file;
     struct bpk_file *next_file;
     HASH_ITER(by_number, edits->files, file, next_file) {

@@ -324,6 +324,8 @@ static void read_committed(struct reader *reader) {
     bool wanted = reader->after_commit && !reader->bad &&
                   bpk_base_id_equal(&committed.base_id, &reader->edits->base_id);
     if (wanted) {
+        committed.happened = reader->committed->happened;
+        committed.replaced_id = reader->committed->replaced_id;
         bpk_committed_clear(reader->committed);
         *reader->committed = committed;
     } else {
@@ -403,12 +405,15 @@ static int settle(struct reader *reader) {
     return r;
 }
 
-/* Files without a name were held open by a process that is gone. */
+/* Files without a name were held open by a process that is gone. One that was removed while nobody
+ * had it open has its last name still, but no entry leads to it. */
 static void drop_nameless(struct bpk_edits *edits) {
     struct bpk_file *file;
     struct bpk_file *next;
     HASH_ITER(by_number, edits->files, file, next) {
-        if (!file->name)
+        const struct bpk_entry *entry =
+            file->name ? bpk_state_entry(edits, file->folder, file->name) : NULL;
+        if (!entry || entry->file != file)
             bpk_state_drop_file(edits, file);
     }
 }
@@ -434,6 +439,8 @@ int bpk_record_replay(struct bpk_edits *edits, bool force, struct bpk_committed 
     bool matches = r == 0 && bpk_base_id_equal(&base, &edits->base_id);
     if (matches)
         reader.after_commit = false;
+    ret_committed->happened = reader.after_commit;
+    ret_committed->replaced_id = base;
     if (r == 0 && !matches && !reader.after_commit && !force)
         return bpk_diag_set(diag, -ESTALE, BPK_NO_OFFSET,
                             "there are edits of another version of this pack in '%s'; "

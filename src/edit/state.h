@@ -92,6 +92,11 @@ struct bpk_edits {
     struct bpk_pack *base;
     struct bpk_names *tensor_names; /* of the base */
     struct bpk_names *key_names;
+    struct bpk_prepared { /* names of the pack that is to be the base next */
+        const struct bpk_pack *pack;
+        struct bpk_names *tensor_names;
+        struct bpk_names *key_names;
+    } prepared;
     uint64_t folder_numbers[BPK_FOLDERS];
     bpk_number_fn *number_of; /* numbers of what was never touched */
     const void *number_context;
@@ -125,11 +130,14 @@ struct bpk_edits {
     size_t stale_capacity;
 
     time_t last_commit;
+    time_t last_change; /* CLOCK_MONOTONIC */
     bool committing;
 };
 
 /* What a commit took in: written down before the new pack takes the old one's place. */
 struct bpk_committed {
+    bool happened;                  /* by the journal: the pack at hand is what it made */
+    struct bpk_base_id replaced_id; /* of the journal's base */
     struct bpk_base_id base_id; /* of the new pack */
     uint64_t frozen_at;         /* the clock when it was frozen: later changes are not in it */
     bool leaves_maps_out;
@@ -149,6 +157,8 @@ void bpk_committed_clear(struct bpk_committed *committed);
 bool bpk_state_is_clean(struct bpk_edits *edits, const struct bpk_file *file);
 bool bpk_state_is_touched(struct bpk_edits *edits, const struct bpk_entry *entry);
 bool bpk_state_has_edits(struct bpk_edits *edits);
+/* Gives a name that was gone, or whose file is to go, back what the base has: as another file. */
+int bpk_state_put_back(struct bpk_edits *edits, struct bpk_entry *entry);
 struct bpk_entry *bpk_state_entry(struct bpk_edits *edits, enum bpk_folder folder,
                                   const char *name);
 struct bpk_file *bpk_state_file(struct bpk_edits *edits, uint64_t number);
@@ -164,6 +174,7 @@ bool bpk_state_exists(struct bpk_edits *edits, enum bpk_folder folder, const cha
 void bpk_state_stale(struct bpk_edits *edits, uint64_t number);
 void bpk_state_stale_name(struct bpk_edits *edits, enum bpk_folder folder, const char *name);
 bool bpk_state_find_base(const struct bpk_edits *edits, const char *name, uint32_t *ret_index);
+bool bpk_state_is_open(struct bpk_edits *edits, uint64_t number);
 void bpk_state_take_opens(struct bpk_edits *edits, struct bpk_file *file);
 uint64_t bpk_state_number_of(struct bpk_edits *edits, enum bpk_folder folder, const char *name);
 
@@ -207,8 +218,16 @@ int bpk_state_compact(struct bpk_edits *edits);
 /* Makes `pack`, which `committed` is of, the base of what is left of the edits. */
 int bpk_state_rebase(struct bpk_edits *edits, struct bpk_pack *pack,
                      const struct bpk_committed *committed);
+/* What rebasing to `pack` needs memory for, so that it does not fail when there is no way back. */
+int bpk_state_prepare_base(struct bpk_edits *edits, struct bpk_pack *pack);
 /* Makes `pack` the base without more ado: when edits are opened. */
 int bpk_state_set_base(struct bpk_edits *edits, struct bpk_pack *pack);
+
+/* ---- leftover.c ---- */
+/* Removes the temporary files of commits that died. A file of somebody else's that such a commit
+ * took from its place is put back, and -ESTALE says so. */
+int bpk_leftover_clear(struct bpk_edits *edits, const char *pack_name,
+                       const struct bpk_committed *committed, struct bpk_diag *diag);
 
 /* ---- judge.c (locked) ---- */
 enum bpk_judgement {
@@ -227,6 +246,8 @@ struct bpk_judged {
     bool put_back;         /* the file was moved aside, and nothing took its place */
     char reason[400];      /* INVALID */
 };
+/* The file that was moved aside from this name while nothing took its place; NULL: none. */
+struct bpk_file *bpk_judge_aside(struct bpk_edits *edits, enum bpk_folder folder, const char *name);
 /* Judges the tensor of that file name. `ret->desc` is to be dropped. */
 int bpk_judge_stem(struct bpk_edits *edits, const char *stem, struct bpk_judged *ret_judged);
 /* Why a text that was edited is not good; false if it is. `path` is where it is in the mount. */
@@ -250,6 +271,8 @@ void bpk_record_stem(struct bpk_edits *edits, const struct bpk_stem *stem);
 void bpk_record_override(struct bpk_edits *edits, const struct bpk_override *override);
 void bpk_record_maps(struct bpk_edits *edits);
 void bpk_record_synced(struct bpk_edits *edits, const struct bpk_content *content);
+/* A frame for its own sake: whatever comes after it is later than what came before. */
+void bpk_record_tick(struct bpk_edits *edits);
 /* Reserves room in the journal for one operation, so that it fails before it has changed
  * anything. */
 int bpk_record_begin(struct bpk_edits *edits, size_t room);

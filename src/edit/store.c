@@ -91,8 +91,11 @@ int bpk_store_open(struct bpk_store *store, struct bpk_diag *diag) {
     int journal = openat(folder, journal_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (journal < 0) {
         int r = -errno;
-        if (r == -ENOENT) /* it was being made, or unmade: there is nothing in it */
+        if (r == -ENOENT) { /* it was being made, or unmade: there is nothing in it */
+            store->folder = bpk_steal_fd(&folder);
+            (void)bpk_store_remove(store);
             return -ENOENT;
+        }
         return bpk_diag_set(diag, r, BPK_NO_OFFSET, "cannot open the journal in '%s': %s",
                             store->name, strerror(-r));
     }

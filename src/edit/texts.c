@@ -288,13 +288,14 @@ int bpk_state_own_text(struct bpk_edits *edits, struct bpk_file *file, bool empt
     return 0;
 }
 
-/* The canonical text again, after a change through another name; a text that waits to be parsed is
- * left alone. */
+/* The canonical text again, after a change through another name; a text that waits to be parsed, or
+ * to be mended, is left alone: it may be somebody's only copy. */
 void bpk_state_reset_text(struct bpk_edits *edits, enum bpk_folder folder, const char *name) {
     const struct bpk_entry *entry = bpk_state_entry(edits, folder, name);
     struct bpk_file *file = entry ? entry->file : NULL;
     bpk_state_stale_name(edits, folder, name);
-    if (!file || !file->content || file->unparsed || file->write_opens > 0)
+    if (!file || !file->content || file->unparsed || file->verdict != BPK_TEXT_GOOD ||
+        file->write_opens > 0)
         return;
     bpk_content_unref(file->content, false);
     file->content = NULL;

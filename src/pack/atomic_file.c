@@ -68,6 +68,15 @@ static void make_temp_name(const char *name, char out[256]) {
     (void)snprintf(out, 256, ".%.*s.%016llx.tmp", NAME_MAX - 22, name, (unsigned long long)random);
 }
 
+bool bpk_atomic_is_temp(const char *name, const char *temp) {
+    char like[256];
+    make_temp_name(name, like);
+    size_t len = strlen(like);
+    size_t digits = len - sizeof("0123456789abcdef.tmp") + 1;
+    return strlen(temp) == len && memcmp(temp, like, digits) == 0 &&
+           strspn(temp + digits, "0123456789abcdef") == 16 && strcmp(temp + len - 4, ".tmp") == 0;
+}
+
 static int create_temp(struct bpk_atomic_file *file) {
     for (int tries = 0; tries < 100; tries++) {
         make_temp_name(file->name, file->temp);
@@ -195,6 +204,13 @@ static bool is_old(const struct bpk_atomic_file *file, const char *name) {
            bpk_same_file(&now, &file->old);
 }
 
+static int exchange_back(struct bpk_atomic_file *file) {
+    if (renameat2(file->folder, file->temp, file->folder, file->name, RENAME_EXCHANGE) < 0)
+        return -errno;
+    file->published = false;
+    return 0;
+}
+
 /* The two files change places; what came out is looked at once more, so that a file that somebody
  * put there in the last moment is put back. */
 static int exchange(struct bpk_atomic_file *file, struct bpk_diag *diag) {
@@ -204,18 +220,26 @@ static int exchange(struct bpk_atomic_file *file, struct bpk_diag *diag) {
         if (renameat(file->folder, file->temp, file->folder, file->name) < 0)
             return fail(diag, -errno, "cannot replace the file");
         file->temp[0] = '\0';
+        file->published = true;
         return 0;
     }
+    file->published = true;
     if (is_old(file, file->temp))
         return 0;
-    if (renameat2(file->folder, file->temp, file->folder, file->name, RENAME_EXCHANGE) < 0)
-        return fail(diag, -errno, "cannot put back the file that was there");
-    return stale(diag);
+    if (exchange_back(file) == 0)
+        return stale(diag);
+    int r = bpk_diag_set(diag, -EIO, BPK_NO_OFFSET,
+                         "somebody replaced the file meanwhile, and it could not be put back: it "
+                         "is '%s' now",
+                         file->temp);
+    file->temp[0] = '\0'; /* it is not ours to take away */
+    return r;
 }
 
 static int put_new(struct bpk_atomic_file *file, struct bpk_diag *diag) {
     if (renameat2(file->folder, file->temp, file->folder, file->name, RENAME_NOREPLACE) == 0) {
         file->temp[0] = '\0';
+        file->published = true;
         return 0;
     }
     return fail(diag, -errno, "cannot make the file");
@@ -227,8 +251,14 @@ int bpk_atomic_publish(struct bpk_atomic_file *file, struct bpk_diag *diag) {
     int r = file->has_old ? exchange(file, diag) : put_new(file, diag);
     if (r < 0)
         return r;
-    if (fsync(file->folder) < 0)
-        return fail(diag, -errno, "the file was replaced, but syncing its folder failed");
+    if (fsync(file->folder) < 0) {
+        r = -errno;
+        if (!file->has_old && unlinkat(file->folder, file->name, 0) == 0)
+            file->published = false;
+        else if (file->temp[0] != '\0')
+            (void)exchange_back(file);
+        return fail(diag, r, "syncing the folder failed");
+    }
     if (file->temp[0] != '\0')
         (void)unlinkat(file->folder, file->temp, 0);
     file->temp[0] = '\0';

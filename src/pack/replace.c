@@ -67,8 +67,9 @@ int bpk_replace(struct bpk_plan *plan, const char *path, const struct bpk_replac
     r = fill(plan, &file, options ? options : &defaults, &written, diag);
     if (r == 0)
         r = bpk_atomic_publish(&file, diag);
+    written.published = file.published;
     bpk_atomic_end(&file);
-    if (r == 0 && ret_written)
+    if (ret_written)
         *ret_written = written;
     return r;
 }

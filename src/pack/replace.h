@@ -19,7 +19,8 @@ struct bpk_replace_options {
 
 /* Writes `plan` (not placed yet) to `path` in the place of plan->base, whose file must be what is
  * there; a plan without base makes a new file, and refuses if there is one. -ESTALE: somebody else
- * changed the file. -ENOSPC, -EFBIG and others: `diag` says what. */
+ * changed the file. -ENOSPC, -EFBIG and others: `diag` says what. `ret_written` is filled in either
+ * way. */
 int bpk_replace(struct bpk_plan *plan, const char *path, const struct bpk_replace_options *options,
                 struct bpk_written *ret_written, struct bpk_diag *diag);
 

@@ -38,11 +38,12 @@ static int flush_run(struct bpk_copier *copier, struct pending *pending) {
     return r;
 }
 
-/* Zeros need no writing: the file is new, and was made as long as it will be. */
+/* Zeros need no writing: the file is new, and was made as long as it will be. They end what went
+ * before, or a run after them could bring what lay there in its file. */
 static int add_run(struct bpk_copier *copier, struct pending *pending, const struct bpk_run *run,
                    uint64_t to) {
     if (run->fd < 0)
-        return 0;
+        return flush_run(copier, pending);
     uint64_t pending_end = pending->to + pending->size;
     bool joins = pending->size > 0 && pending->fd == run->fd && to >= pending_end &&
                  to - pending_end < BPK_ALIGNMENT && run->offset >= pending->from &&
@@ -75,6 +76,9 @@ static int copy_tensors(const struct bpk_plan *plan, struct bpk_copier *copier,
             if (progress && progress->report)
                 progress->report(progress->context, t->start + offset, plan->data_size);
         }
+        /* What follows an edited tensor in its file need not be padding: it may be its old end. */
+        if (r == 0 && t->next_run)
+            r = flush_run(copier, &pending);
     }
     return r < 0 ? r : flush_run(copier, &pending);
 }
@@ -89,7 +93,8 @@ int bpk_writer_write(const struct bpk_plan *plan, int fd, bool can_clone,
                      const struct bpk_progress *progress, struct bpk_written *ret_written,
                      struct bpk_diag *diag) {
     struct bpk_copier copier = {.to = fd, .clone = can_clone};
-    int r = ftruncate(fd, (off_t)bpk_plan_file_size(plan)) < 0 ? -errno : 0;
+    /* Nothing of what was tried with it may stay between the tensors. */
+    int r = ftruncate(fd, 0) < 0 || ftruncate(fd, (off_t)bpk_plan_file_size(plan)) < 0 ? -errno : 0;
     if (r == 0)
         r = plan->keeps_data ? copy_section(plan, &copier) : copy_tensors(plan, &copier, progress);
     if (r == 0)
@@ -100,7 +105,7 @@ int bpk_writer_write(const struct bpk_plan *plan, int fd, bool can_clone,
     if (r < 0)
         return bpk_diag_set(diag, r, BPK_NO_OFFSET, "cannot write: %s", strerror(-r));
     if (ret_written)
-        *ret_written = (struct bpk_written){copier.copied, copier.cloned};
+        *ret_written = (struct bpk_written){.copied = copier.copied, .cloned = copier.cloned};
     return 0;
 }
 

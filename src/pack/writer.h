@@ -7,6 +7,7 @@
 struct bpk_written {
     uint64_t copied; /* bytes that went through memory */
     uint64_t cloned; /* bytes whose blocks are shared with the source */
+    bool published;  /* of a replacement: the new file is where it belongs, even if it failed */
 };
 
 /* Called now and then with the bytes written so far; may be NULL. */

@@ -1,0 +1,163 @@
+#include "writable.h"
+
+#include "control.h"
+#include "inode.h"
+#include "log.h"
+#include "requests.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <mntent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+/* ---- may it be ------------------------------------------------------------------------------- */
+
+static bool is_own_group(gid_t group) {
+    gid_t groups[NGROUPS_MAX];
+    int count = getgroups(NGROUPS_MAX, groups);
+    if (group == getegid())
+        return true;
+    for (int i = 0; i < count; i++)
+        if (groups[i] == group)
+            return true;
+    return false;
+}
+
+/* Why edits cannot be taken, or NULL. */
+static const char *why_read_only(const struct bpk_mount *mount, bool ignore_owner) {
+    char folder[PATH_MAX];
+    const char *slash = strrchr(mount->real_path, '/');
+    (void)snprintf(folder, sizeof(folder), "%.*s", (int)(slash - mount->real_path) + 1,
+                   mount->real_path);
+    if (access(folder, W_OK) < 0)
+        return "its folder is not writable";
+    const struct stat *pack = bpk_pack_stat(mount->pack);
+    if (ignore_owner || geteuid() == 0)
+        return NULL;
+    if (pack->st_uid != geteuid())
+        return "it belongs to somebody else, to whom a new one could not be given ('-o "
+               "chown=ignore' makes it yours)";
+    if (!is_own_group(pack->st_gid))
+        return "it belongs to a group that a new one could not be given to ('-o chown=ignore' "
+               "leaves that)";
+    return NULL;
+}
+
+static void tell_of_left_edits(const struct bpk_mount *mount) {
+    char path[PATH_MAX];
+    const char *slash = strrchr(mount->real_path, '/');
+    (void)snprintf(path, sizeof(path), "%.*s/.%s.edits", (int)(slash - mount->real_path),
+                   mount->real_path, slash + 1);
+    if (access(path, F_OK) == 0)
+        bpk_log("%s: edits of an earlier mount are waiting; a writable mount has them",
+                mount->pack_path);
+}
+
+/* ---- who has it ------------------------------------------------------------------------------ */
+
+/* Whether a bpkfs shows the pack; says where. */
+static bool tell_holder(const struct bpk_mount *mount) {
+    FILE *table = setmntent("/proc/self/mounts", "r");
+    const struct mntent *entry;
+    bool found = false;
+    while (table && (entry = getmntent(table))) {
+        if (strcmp(entry->mnt_type, "fuse.bpkfs") != 0 ||
+            strcmp(entry->mnt_fsname, mount->real_path) != 0 || !hasmntopt(entry, "rw"))
+            continue;
+        bpk_log("%s: it is mounted for writing at %s; '-o ro' mounts it for reading",
+                mount->pack_path, entry->mnt_dir);
+        found = true;
+    }
+    if (table)
+        endmntent(table);
+    return found;
+}
+
+/* The former daemon still commits, though its mount is gone: that takes as long as it takes. */
+static int wait_for_holder(const struct bpk_mount *mount) {
+    bpk_log("%s: waiting for the former mount to finish its commit", mount->pack_path);
+    int r;
+    do {
+        r = flock(bpk_pack_fd(mount->pack), LOCK_EX) < 0 ? -errno : 0;
+    } while (r == -EINTR);
+    return r < 0 ? r : -EAGAIN;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+int bpk_writable_open(struct bpk_mount *mount, const struct bpk_options *options) {
+    struct bpk_diag diag = {.offset = BPK_NO_OFFSET};
+    size_t recovered = 0;
+    bool ignore_owner = options->chown && strcmp(options->chown, "ignore") == 0;
+    const char *why = why_read_only(mount, ignore_owner);
+    if (options->read_only || options->salvage || why) {
+        if (why && !options->read_only)
+            bpk_log("%s: mounted read-only: %s", mount->pack_path, why);
+        tell_of_left_edits(mount);
+        return 0;
+    }
+    const struct bpk_edits_options edits = {
+        .discard = options->edits && strcmp(options->edits, "discard") == 0,
+        .ignore_owner = ignore_owner,
+        .folder_numbers = {BPK_NODE_ROOT, BPK_NODE_TENSORS, BPK_NODE_METADATA},
+        .number_of = bpk_node_number_of,
+        .number_context = mount,
+    };
+    int r = bpk_edits_open(mount->real_path, mount->pack, &edits, &mount->edits, &recovered, &diag);
+    if (r == -EBUSY && !tell_holder(mount))
+        return wait_for_holder(mount);
+    if (r < 0) {
+        bpk_log("%s: %s", mount->pack_path, diag.sentence);
+        return r;
+    }
+    if (recovered > 0)
+        bpk_log("%s: %zu edits of an earlier mount are back", mount->pack_path, recovered);
+    if (bpk_pack_stat(mount->pack)->st_nlink > 1)
+        bpk_log("%s: it has other names (hard links): a commit leaves them with the old pack",
+                mount->pack_path);
+    return 0;
+}
+
+/* ---- -o commit=SECONDS ----------------------------------------------------------------------- */
+
+struct timer {
+    struct bpk_mount *mount;
+    unsigned seconds;
+};
+
+/* Commits when nothing was changed for that long and nothing is open for writing. */
+static void *run_timer(void *context) {
+    struct timer timer = *(struct timer *)context;
+    free(context);
+    for (;;) {
+        unsigned idle = bpk_edits_idle_seconds(timer.mount->edits);
+        if (idle < timer.seconds) {
+            (void)sleep(timer.seconds - idle);
+            continue;
+        }
+        bpk_control_commit_idle(timer.mount);
+        (void)sleep(timer.seconds);
+    }
+    return NULL;
+}
+
+int bpk_writable_start_timer(struct bpk_mount *mount, unsigned seconds) {
+    pthread_t thread;
+    if (seconds == 0 || !mount->edits)
+        return 0;
+    struct timer *timer = malloc(sizeof(*timer));
+    if (!timer)
+        return -ENOMEM;
+    *timer = (struct timer){mount, seconds};
+    int r = pthread_create(&thread, NULL, run_timer, timer);
+    if (r != 0) {
+        free(timer);
+        return -r;
+    }
+    (void)pthread_detach(thread);
+    return 0;
+}

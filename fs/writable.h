@@ -1,0 +1,15 @@
+/* Making a mount writable: may it be, who has the pack, what was left by an earlier mount. */
+#ifndef BPKFS_WRITABLE_H
+#define BPKFS_WRITABLE_H
+
+#include "mount.h"
+
+/* Opens the edits of the mount's pack, unless the mount is to be read-only or has to be; says why.
+ * -EAGAIN: the pack was replaced meanwhile: open it again. Other failures: a message was printed.
+ */
+int bpk_writable_open(struct bpk_mount *mount, const struct bpk_options *options);
+
+/* Starts the thread of -o commit=SECONDS, if it was asked for. 0 or a negative errno. */
+int bpk_writable_start_timer(struct bpk_mount *mount, unsigned seconds);
+
+#endif
