@@ -122,6 +122,9 @@ int bpk_node_stat(struct bpk_mount *mount, const struct bpk_node *node, struct s
     }
     if (r < 0)
         return r;
+    enum bpk_folder folder;
+    if (mount->edits && bpk_node_edit_folder(node, &folder))
+        edited.mtime = bpk_edits_folder_mtime(mount->edits, folder);
     const struct stat *pack = bpk_pack_stat(mount->pack);
     mode_t mode = S_IFREG | mount->file_mode;
     if (bpk_node_is_folder(node))

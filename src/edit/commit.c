@@ -53,10 +53,9 @@ static bool *find_unchanged(const struct bpk_commit *commit) {
 /* Whatever stays outside the new pack must not need bytes that only the old one has. */
 static int free_from_base(struct bpk_commit *commit, struct bpk_content *content,
                           const bool *unchanged) {
-    for (size_t i = 0; i < commit->committed.count; i++)
-        for (struct bpk_content *c = content; c; c = c->below)
-            if (c == commit->committed.contents[i].content)
-                return 0;
+    for (const struct bpk_content *c = content; c; c = c->below)
+        if (c->in_commit)
+            return 0;
     const struct bpk_content *last = bpk_commit_bottom(content);
     if (!last || last->pack != commit->base || unchanged[last->index])
         return 0;
@@ -93,6 +92,7 @@ static int list_contents(struct bpk_commit *commit) {
         struct bpk_commit_item *item = &commit->items[i];
         if (!item->content)
             continue;
+        item->content->in_commit = true;
         committed->contents[committed->count++] = (struct bpk_committed_content){
             .id = item->content->id,
             .content = bpk_content_ref(item->content),
@@ -116,7 +116,7 @@ static int before_publish(void *context, int fd, struct bpk_diag *diag) {
     if (commit->lock_fd < 0)
         return bpk_diag_set(diag, -errno, BPK_NO_OFFSET, "cannot keep the lock");
     pthread_mutex_lock(&edits->lock);
-    r = bpk_record_begin(edits, 64 * (commit->count + 1));
+    r = bpk_record_begin(edits, 0);
     if (r == 0)
         r = bpk_state_base_id(commit->made, &commit->committed.base_id);
     if (r == 0)
@@ -125,9 +125,14 @@ static int before_publish(void *context, int fd, struct bpk_diag *diag) {
         r = list_contents(commit);
     if (r == 0)
         r = free_all_from_base(commit);
-    if (r == 0)
-        bpk_record_committed(edits, &commit->committed);
     r = bpk_record_finish(edits, r);
+    /* In a frame of its own, where the next mount looks for it. */
+    if (r == 0)
+        r = bpk_record_begin(edits, 64 * (commit->count + 1));
+    if (r == 0) {
+        bpk_record_committed(edits, &commit->committed);
+        r = bpk_record_finish(edits, r);
+    }
     if (r == 0)
         r = bpk_store_sync(&edits->store);
     pthread_mutex_unlock(&edits->lock);
@@ -207,6 +212,7 @@ static void thaw(struct bpk_commit *commit) {
         bpk_desc_unref(commit->items[i].desc);
         if (!commit->items[i].content)
             continue;
+        commit->items[i].content->in_commit = false;
         commit->items[i].content->frozen = false; /* a layer over it stays where there is one */
         bpk_content_unref(commit->items[i].content, false);
     }

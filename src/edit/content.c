@@ -408,6 +408,7 @@ void bpk_content_become_tensor(struct bpk_content *content, struct bpk_pack *pac
     content->index = index;
     content->below_limit = content->size;
     content->frozen = false;
+    content->in_commit = false;
     content->unsynced = false;
     content->suspect = false;
     content->was_synced = false;

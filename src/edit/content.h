@@ -34,6 +34,7 @@ struct bpk_content {
     int fd; /* data file, -1 while closed or not there */
     bool has_data_file;
     bool frozen;   /* a commit reads it: writes need a content above */
+    bool in_commit; /* the commit under way takes it in */
     bool unsynced;    /* written since it was last made durable */
     bool was_synced;  /* made durable at least once */
     bool sync_failed; /* the kernel has forgotten what it could not write: write all again */

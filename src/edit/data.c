@@ -268,6 +268,13 @@ int bpk_edits_stat(struct bpk_edits *edits, const struct bpk_place *place,
     return r;
 }
 
+struct timespec bpk_edits_folder_mtime(struct bpk_edits *edits, enum bpk_folder folder) {
+    pthread_mutex_lock(&edits->lock);
+    struct timespec mtime = edits->folder_mtimes[folder];
+    pthread_mutex_unlock(&edits->lock);
+    return mtime;
+}
+
 int bpk_edits_set_mode(struct bpk_edits *edits, const struct bpk_place *place, mode_t mode) {
     struct bpk_file *file;
     pthread_mutex_lock(&edits->lock);

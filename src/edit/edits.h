@@ -78,6 +78,9 @@ struct bpk_file_stat {
 int bpk_edits_stat(struct bpk_edits *edits, const struct bpk_place *place,
                    struct bpk_file_stat *ret_stat);
 
+/* When a folder was last changed; 0: the pack's time. */
+struct timespec bpk_edits_folder_mtime(struct bpk_edits *edits, enum bpk_folder folder);
+
 /* ---- operations: 0 or -errno ----------------------------------------------------------------- */
 
 int bpk_edits_create(struct bpk_edits *edits, enum bpk_folder folder, const char *name, mode_t mode,

@@ -28,12 +28,20 @@ struct bpk_entry *bpk_state_entry(struct bpk_edits *edits, enum bpk_folder folde
     return entry;
 }
 
+/* Names came or went, or what they show is another: the folder's time says so. */
+static void note_folder(struct bpk_edits *edits, enum bpk_folder folder) {
+    clock_gettime(CLOCK_REALTIME, &edits->folder_mtimes[folder]);
+}
+
 /* Says that the name leads to `file`, or that it is gone (NULL); journals it. */
 int bpk_state_set_entry(struct bpk_edits *edits, enum bpk_folder folder, const char *name,
                         struct bpk_file *file) {
     char key[KEY_MAX];
     size_t len = make_key(folder, name, key);
     struct bpk_entry *entry = bpk_state_entry(edits, folder, name);
+    bool was_there = bpk_state_exists(edits, folder, name);
+    if (was_there != (file != NULL) || (entry && entry->file != file))
+        note_folder(edits, folder);
     if (!entry) {
         entry = calloc(1, sizeof(*entry) + len + 1);
         if (!entry)
@@ -206,6 +214,7 @@ int bpk_state_put_back(struct bpk_edits *edits, struct bpk_entry *entry) {
         return -ENOMEM;
     entry->file = file;
     entry->clean = true;
+    note_folder(edits, folder);
     bpk_state_stale(edits, edits->folder_numbers[folder]);
     return 0;
 }
@@ -220,8 +229,10 @@ void bpk_state_stale(struct bpk_edits *edits, uint64_t number) {
 }
 
 void bpk_state_stale_name(struct bpk_edits *edits, enum bpk_folder folder, const char *name) {
-    if (bpk_state_exists(edits, folder, name))
-        bpk_state_stale(edits, bpk_state_number_of(edits, folder, name));
+    if (!bpk_state_exists(edits, folder, name))
+        return;
+    bpk_state_stale(edits, bpk_state_number_of(edits, folder, name));
+    note_folder(edits, folder);
 }
 
 /* ---- open handles ---------------------------------------------------------------------------- */

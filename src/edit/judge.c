@@ -137,7 +137,7 @@ int bpk_judge_stem(struct bpk_edits *edits, const char *stem, struct bpk_judged 
     bool text_bad = bpk_judge_text(edits, BPK_IN_TENSORS, sidecar, reason, sizeof(reason));
     judged.file = entry ? entry->file : NULL;
     judged.desc = record ? bpk_desc_ref(record->now) : NULL;
-    if (entry && !entry->file) {
+    if (entry ? !entry->file : !in_base) { /* gone; of a new tensor no entry tells */
         judged.file = bpk_judge_aside(edits, BPK_IN_TENSORS, stem);
         judged.put_back = judged.file != NULL;
         if (judged.put_back && !judged.desc && record)

@@ -98,6 +98,7 @@ struct bpk_edits {
         struct bpk_names *key_names;
     } prepared;
     uint64_t folder_numbers[BPK_FOLDERS];
+    struct timespec folder_mtimes[BPK_FOLDERS]; /* 0: the pack's */
     bpk_number_fn *number_of; /* numbers of what was never touched */
     const void *number_context;
     struct bpk_base_id base_id;
