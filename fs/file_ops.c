@@ -1,6 +1,7 @@
 #include "file_ops.h"
 
 #include "control.h"
+#include "handles.h"
 #include "nodes.h"
 #include "requests.h"
 
@@ -11,6 +12,7 @@
 
 /* An open file. */
 struct open_file {
+    struct bpk_handle handle; /* first */
     bool is_text;
     bool for_writing;
     atomic_bool wrote; /* since the last flush */
@@ -22,9 +24,16 @@ static struct open_file *handle_of(const struct fuse_file_info *fi) {
     return (struct open_file *)(uintptr_t)fi->fh;
 }
 
-static void free_handle(struct open_file *handle) {
-    bpk_outbuf_clear(&handle->snapshot);
-    free(handle);
+static void clear_file(struct bpk_handle *handle) {
+    bpk_outbuf_clear(&((struct open_file *)handle)->snapshot);
+}
+
+static struct open_file *new_handle(struct bpk_mount *mount) {
+    return bpk_handle_new(mount, sizeof(struct open_file), clear_file);
+}
+
+static void free_handle(struct bpk_mount *mount, struct open_file *handle) {
+    bpk_handle_free(mount, handle ? &handle->handle : NULL);
 }
 
 /* ---- open ------------------------------------------------------------------------------------ */
@@ -77,11 +86,10 @@ void bpk_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
     struct bpk_mount *mount = bpk_mount_of(req);
     if (!bpk_find_node(req, ino, &node))
         return;
-    struct open_file *handle = calloc(1, sizeof(*handle));
+    struct open_file *handle = new_handle(mount);
     int r = handle ? open_node(mount, &node, fi->flags, handle) : -ENOMEM;
     if (r < 0) {
-        if (handle)
-            free_handle(handle);
+        free_handle(mount, handle);
         bpk_reply_error(req, r);
         return;
     }
@@ -92,7 +100,7 @@ void bpk_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
     if (fuse_reply_open(req, fi) < 0) { /* interrupted: no release will come */
         if (mount->edits && bpk_node_is_editable(&node))
             bpk_edits_released(mount->edits, ino, handle->for_writing);
-        free_handle(handle);
+        free_handle(mount, handle);
     }
 }
 
@@ -106,7 +114,7 @@ void bpk_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
     uint64_t number;
     if (!bpk_find_node(req, parent, &folder))
         return;
-    struct open_file *handle = calloc(1, sizeof(*handle));
+    struct open_file *handle = new_handle(mount);
     int r = handle ? 0 : -ENOMEM;
     if (r == 0 && !mount->edits)
         r = -EROFS;
@@ -126,7 +134,7 @@ void bpk_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
         r = bpk_fill_entry(mount, &folder, &node, &entry);
     }
     if (r < 0) {
-        free(handle);
+        free_handle(mount, handle);
         bpk_reply_error(req, r);
         return;
     }
@@ -135,7 +143,7 @@ void bpk_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
     bpk_tell_changed(mount);
     if (fuse_reply_create(req, &entry, fi) < 0) {
         bpk_edits_released(mount->edits, number, handle->for_writing);
-        free_handle(handle);
+        free_handle(mount, handle);
     }
 }
 
@@ -231,7 +239,7 @@ void bpk_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
                 (void)bpk_edits_flush(mount->edits, &place);
             bpk_edits_released(mount->edits, ino, handle->for_writing);
         }
-        free_handle(handle);
+        free_handle(mount, handle);
     }
     bpk_reply_changed(req, 0);
 }

@@ -1,5 +1,6 @@
 #include "mount.h"
 
+#include "handles.h"
 #include "log.h"
 #include "pack/text.h"
 #include "pack/util.h"
@@ -48,6 +49,7 @@ static int derive(struct bpk_mount *mount, const struct bpk_options *options) {
     bpk_pack_get_info(mount->pack, &mount->info);
     set_attributes(mount, options);
     mount->xattr = options->xattr;
+    (void)pthread_mutex_init(&mount->handles_lock, NULL);
     (void)pthread_mutex_init(&mount->tree_lock, NULL);
     (void)pthread_mutex_init(&mount->status_lock, NULL);
     return 0;
@@ -84,6 +86,7 @@ int bpk_mount_open(const struct bpk_options *options, struct bpk_mount *ret_moun
 }
 
 void bpk_mount_close(struct bpk_mount *mount) {
+    bpk_handles_close(mount);
     bpk_tree_nodes_close(mount);
     bpk_edits_close(mount->edits);
     bpk_names_free(mount->tensor_names);

@@ -22,6 +22,9 @@ struct bpk_mount {
     char *pack_path; /* the same, made UTF-8: for showing */
     bool xattr;
 
+    pthread_mutex_t handles_lock;
+    struct bpk_handle *handles; /* all that are open; guarded by handles_lock */
+
     pthread_mutex_t tree_lock;
     struct bpk_tree_view *tree; /* what tree/ shows; guarded by tree_lock */
 

@@ -11,6 +11,7 @@
 #include "ops.h"
 
 #include "file_ops.h"
+#include "handles.h"
 #include "name_ops.h"
 #include "nodes.h"
 #include "pack/util.h"
@@ -89,6 +90,7 @@ static void op_readlink(fuse_req_t req, fuse_ino_t ino) {
 
 /* An open folder: the names in it that edits touched, as they were when the listing began. */
 struct folder_handle {
+    struct bpk_handle handle; /* first */
     struct edited_name {
         char *name;
         uint64_t number;
@@ -106,7 +108,13 @@ static void clear_names(struct folder_handle *handle) {
     for (size_t i = 0; i < handle->count; i++)
         free(handle->names[i].name);
     free(handle->names);
-    *handle = (struct folder_handle){0};
+    handle->names = NULL;
+    handle->count = 0;
+    handle->capacity = 0;
+}
+
+static void clear_folder(struct bpk_handle *handle) {
+    clear_names((struct folder_handle *)handle);
 }
 
 static void add_name(void *context, const char *name, uint64_t number, bool is_link) {
@@ -128,7 +136,7 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
         bpk_reply_error(req, -ENOTDIR);
         return;
     }
-    struct folder_handle *handle = calloc(1, sizeof(*handle));
+    struct folder_handle *handle = bpk_handle_new(bpk_mount_of(req), sizeof(*handle), clear_folder);
     if (!handle) {
         bpk_reply_error(req, -ENOMEM);
         return;
@@ -137,10 +145,9 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
     /* The kernel keeps the listing where it keeps the entries. */
     fi->cache_readdir = bpk_timeout_in(&node) > 0 && !bpk_mount_of(req)->edits;
     fi->keep_cache = fi->cache_readdir;
-    if (fuse_reply_open(req, fi) < 0) {
-        clear_names(handle);
-        free(handle);
-    }
+    struct bpk_mount *mount = bpk_mount_of(req);
+    if (fuse_reply_open(req, fi) < 0)
+        bpk_handle_free(mount, &handle->handle);
 }
 
 /* Adds one entry to a listing; returns the bytes it takes, more than `left` if it did not fit. */
@@ -230,8 +237,7 @@ static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t of
 
 static void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
     (void)ino;
-    clear_names(folder_of(fi));
-    free(folder_of(fi));
+    bpk_handle_free(bpk_mount_of(req), &folder_of(fi)->handle);
     bpk_reply_error(req, 0);
 }
 

@@ -23,6 +23,8 @@ START_TEST(salvage_of_a_cut_legacy_pack) {
     ck_assert_int_eq(info.layout, BPK_LAYOUT_LEGACY);
     ck_assert_int_eq(first, pattern_byte(0));
     bpk_pack_unref(pack);
+    bytes_clear(&file);
+    spec_clear(&spec);
 }
 
 static void count(void *context, uint32_t tensor, const char *sentence) {
@@ -39,6 +41,8 @@ START_TEST(padding_without_tensors) {
     struct bpk_pack *pack = spec_open(&spec);
     ck_assert_int_eq(bpk_pack_check(pack, count, &found), 0);
     ck_assert_int_eq(found, 1);
+    bpk_pack_unref(pack);
+    spec_clear(&spec);
 }
 
 START_TEST(salvage_reports_no_padding_of_dropped_tensors) {
@@ -55,6 +59,9 @@ START_TEST(salvage_reports_no_padding_of_dropped_tensors) {
     ck_assert_int_eq(bytes_open(&file, &options, &pack, NULL), 0);
     ck_assert_int_eq(bpk_pack_check(pack, count, &found), 0);
     ck_assert_int_eq(found, 1);
+    bpk_pack_unref(pack);
+    bytes_clear(&file);
+    spec_clear(&spec);
 }
 
 int main(void) {
