@@ -20,6 +20,7 @@ struct bpk_copier {
     uint64_t copied; /* bytes written from memory so far */
     uint64_t cloned; /* bytes shared so far */
     uint64_t unsynced;
+    int direct;   /* own; 0: not tried yet, -1: cannot */
     void *buffer; /* own; freed by bpk_copier_clear */
 };
 
