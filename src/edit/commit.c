@@ -79,6 +79,7 @@ static int free_all_from_base(struct bpk_commit *commit) {
     HASH_ITER(by_number, commit->edits->files, file, next) {
         if (r == 0 && file->name && file->content)
             r = free_from_base(commit, file->content, unchanged);
+        bpk_state_close_unused(commit->edits, file->number);
     }
     return r;
 }
@@ -131,7 +132,7 @@ static int before_publish(void *context, int fd, struct bpk_diag *diag) {
         r = bpk_record_begin(edits, 64 * (commit->count + 1));
     if (r == 0) {
         bpk_record_committed(edits, &commit->committed);
-        r = bpk_record_finish(edits, r);
+        r = bpk_record_finish_once(edits, r);
     }
     if (r == 0)
         r = bpk_store_sync(&edits->store);
@@ -279,7 +280,8 @@ int bpk_edits_commit(struct bpk_edits *edits, enum bpk_commit_mode mode,
         r = forget_undone(&commit);
     }
     ret_result->wrote = r == 0 && something;
-    ret_result->left_out = commit.committed.left_out_count + commit.committed.leaves_maps_out;
+    ret_result->left_out =
+        commit.committed.left_out_count + (commit.committed.leaves_maps_out != 0);
     ret_result->kept = commit.kept;
     bpk_plan_clear(&plan);
     thaw(&commit);

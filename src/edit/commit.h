@@ -4,8 +4,11 @@
 
 #include "edit/state.h"
 
+struct bpk_commit;
+
 /* A tensor that the new pack is to have. */
 struct bpk_commit_item {
+    struct bpk_commit *commit;
     struct bpk_str name;
     char *owned;                 /* the name, if it is not the base's */
     struct bpk_desc *desc;       /* NULL: the base's */
@@ -28,6 +31,7 @@ struct bpk_commit {
     struct bpk_committed committed;
     struct bpk_pack *made;
     int lock_fd;
+    struct bpk_content *reading; /* its data file is open because it is copied; no reference */
     size_t kept;
     bool empties_metadata; /* metadata.json was removed, and the commit is by name */
     bool empties_scalars;

@@ -70,16 +70,27 @@ static void drop_map(struct bpk_content *content) {
     content->own_blocks = 0;
 }
 
-void bpk_content_close(struct bpk_content *content) {
+static void close_data(struct bpk_content *content) {
     if (content->fd >= 0)
         close(content->fd);
     content->fd = -1;
 }
 
+/* A commit copies from the file of a frozen one without the lock. */
+void bpk_content_close(struct bpk_content *content) {
+    if (!content->frozen)
+        close_data(content);
+}
+
+void bpk_content_end_copy(struct bpk_content *content) {
+    for (; content; content = content->below)
+        close_data(content);
+}
+
 void bpk_content_unref(struct bpk_content *content, bool keep_file) {
     if (!content || --content->references > 0)
         return;
-    bpk_content_close(content);
+    close_data(content);
     if (content->has_data_file && !keep_file)
         bpk_store_remove_data(content->store, content->id, content->was_synced);
     drop_below(content, keep_file);
@@ -97,7 +108,8 @@ static bool owns(const struct bpk_content *content, uint64_t block) {
     return content->chunks[chunk][bit / 64] >> (bit % 64) & 1;
 }
 
-static int own(struct bpk_content *content, uint64_t block) {
+/* Memory for the map of a block, so that owning it cannot fail. */
+static int make_room(struct bpk_content *content, uint64_t block) {
     uint64_t chunk = block / CHUNK_BLOCKS;
     if (chunk >= content->chunk_count) {
         size_t count = (size_t)chunk + 1 + content->chunk_count / 2;
@@ -113,6 +125,14 @@ static int own(struct bpk_content *content, uint64_t block) {
         if (!content->chunks[chunk])
             return -ENOMEM;
     }
+    return 0;
+}
+
+static int own(struct bpk_content *content, uint64_t block) {
+    int r = make_room(content, block);
+    if (r < 0)
+        return r;
+    uint64_t chunk = block / CHUNK_BLOCKS;
     uint64_t bit = block % CHUNK_BLOCKS;
     uint64_t *word = &content->chunks[chunk][bit / 64];
     uint64_t mask = UINT64_C(1) << (bit % 64);
@@ -202,6 +222,14 @@ static int open_data(struct bpk_content *content, bool create) {
     content->fd = fd;
     content->has_data_file = true;
     return 0;
+}
+
+int bpk_content_hold(struct bpk_content *content) {
+    int r = 0;
+    for (; content && r == 0; content = content->below)
+        if (content->has_data_file)
+            r = open_data(content, false);
+    return r;
 }
 
 /* The run at `offset`, and the pack it is of, so that its reader can see whether that changed. */
@@ -322,7 +350,11 @@ int bpk_content_write(struct bpk_content *content, uint64_t offset, const void *
     uint64_t end = offset + size;
     uint64_t first = offset / BPK_BLOCK;
     uint64_t last = (end - 1) / BPK_BLOCK;
-    int r = open_data(content, true);
+    int r = 0;
+    for (uint64_t block = first; block <= last && r == 0; block++)
+        r = make_room(content, block);
+    if (r == 0)
+        r = open_data(content, true);
     if (r == 0)
         r = bpk_content_trim(content);
     if (r == 0 && offset % BPK_BLOCK != 0)
@@ -398,7 +430,7 @@ void bpk_content_rebase(struct bpk_content *content, struct bpk_pack *pack, uint
 }
 
 void bpk_content_become_tensor(struct bpk_content *content, struct bpk_pack *pack, uint32_t index) {
-    bpk_content_close(content);
+    close_data(content);
     if (content->has_data_file)
         bpk_store_remove_data(content->store, content->id, content->was_synced);
     content->has_data_file = false;
@@ -451,7 +483,7 @@ static int renew_data(struct bpk_content *content, bool all) {
         r = bpk_store_put_data(content->store, content->id);
     if (r < 0)
         return r;
-    bpk_content_close(content);
+    close_data(content);
     content->fd = bpk_steal_fd(&fd);
     content->has_data_file = true;
     content->was_synced = true;

@@ -33,8 +33,8 @@ struct bpk_content {
     uint64_t own_blocks;
     int fd; /* data file, -1 while closed or not there */
     bool has_data_file;
-    bool frozen;   /* a commit reads it: writes need a content above */
-    bool in_commit; /* the commit under way takes it in */
+    bool frozen;      /* a commit reads it: writes need a content above */
+    bool in_commit;   /* the commit under way takes it in */
     bool unsynced;    /* written since it was last made durable */
     bool was_synced;  /* made durable at least once */
     bool sync_failed; /* the kernel has forgotten what it could not write: write all again */
@@ -59,8 +59,15 @@ struct bpk_content *bpk_content_ref(struct bpk_content *content);
 /* Drops a reference; with the last one the data file is removed too, if `keep_file` is false. */
 void bpk_content_unref(struct bpk_content *content, bool keep_file);
 
-/* Closes the data file until it is needed again. */
+/* Closes the data file until it is needed again, but not while a commit copies from it. */
 void bpk_content_close(struct bpk_content *content);
+
+/* Opens the data files of the content and of what lies below it, so that they can be read even when
+ * their names are gone. 0 or -errno. */
+int bpk_content_hold(struct bpk_content *content);
+
+/* The commit has copied from the content, and what lies below it: their data files are closed. */
+void bpk_content_end_copy(struct bpk_content *content);
 
 int bpk_content_read(struct bpk_content *content, uint64_t offset, void *buffer, size_t size,
                      size_t *ret_read);

@@ -64,7 +64,7 @@ static void note_change(struct bpk_edits *edits, struct bpk_file *file, bool siz
         if (len < BPK_FILE_NAME_BUF) {
             memcpy(sidecar, file->name, len);
             strcpy(sidecar + len, ".json");
-            bpk_state_stale_name(edits, BPK_IN_TENSORS, sidecar);
+            bpk_state_reset_text(edits, BPK_IN_TENSORS, sidecar);
         }
     }
 }
@@ -149,6 +149,7 @@ int bpk_edits_truncate(struct bpk_edits *edits, const struct bpk_place *place, u
     r = bpk_record_finish(edits, r);
     if (r == 0 && content)
         r = bpk_content_apply_size(content);
+    bpk_state_close_unused(edits, place->number);
     pthread_mutex_unlock(&edits->lock);
     return r;
 }

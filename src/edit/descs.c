@@ -144,6 +144,11 @@ int bpk_state_make_stem(struct bpk_edits *edits, const char *name, struct bpk_st
             }
         }
         HASH_ADD(hh, edits->stems, name, len, stem);
+        if (!stem->hh.tbl) {
+            bpk_desc_unref(stem->now);
+            free(stem);
+            return -ENOMEM;
+        }
     }
     stem->changed = edits->clock;
     *ret_stem = stem;

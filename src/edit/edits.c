@@ -29,17 +29,17 @@ static int lock_pack(struct bpk_edits *edits, struct bpk_diag *diag) {
 
 /* A journal keeps the numbers of the mount that wrote it. Those of the pack's own files may lead to
  * others by now, and a file that was moved may meet an untouched one under its number. */
-static void renumber(struct bpk_edits *edits) {
+static int renumber(struct bpk_edits *edits) {
     struct bpk_file *file;
     struct bpk_file *next;
+    int r = 0;
     HASH_ITER(by_number, edits->files, file, next) {
-        if (file->number >= BPK_FIRST_NEW_NUMBER ||
+        if (r < 0 || file->number >= BPK_FIRST_NEW_NUMBER ||
             file->number == edits->number_of(file->folder, file->name, edits->number_context))
             continue;
-        HASH_DELETE(by_number, edits->files, file);
-        file->number = edits->next_number++;
-        HASH_ADD(by_number, edits->files, number, sizeof(file->number), file);
+        r = bpk_state_renumber(edits, file, edits->next_number++);
     }
+    return r;
 }
 
 static int compare_ids(const void *a, const void *b) {
@@ -87,7 +87,7 @@ static int read_back(struct bpk_edits *edits, const struct bpk_edits_options *op
         r = bpk_state_rebase(edits, edits->base, &committed);
     bpk_committed_clear(&committed);
     if (r == 0)
-        renumber(edits);
+        r = renumber(edits);
     if (r == 0)
         r = bpk_state_compact(edits);
     if (r == 0)
@@ -285,8 +285,8 @@ static void list_texts(struct bpk_edits *edits, bpk_edit_fn *report, void *conte
         if (bpk_state_is_text(edits, folder, name))
             report(context, BPK_EDIT, path,
                    bpk_judge_text(edits, folder, name, reason, sizeof(reason)) ? reason
-                   : is_aside(edits, entry) ? put_back_sentence
-                                            : NULL);
+                   : is_aside(edits, entry)                                    ? put_back_sentence
+                                                                               : NULL);
         else if (entry->file)
             report(context,
                    bpk_rules_is_scratch(name) || entry->file->target ? BPK_EDIT_SCRATCH
@@ -310,8 +310,8 @@ static void list_tensor(struct bpk_edits *edits, const char *stem, bpk_edit_fn *
     (void)snprintf(path, sizeof(path), "tensors/%s", stem);
     report(context, kinds[judged.judgement], path,
            judged.judgement == BPK_JUDGED_INVALID ? judged.reason
-           : judged.put_back ? put_back_sentence
-                             : NULL);
+           : judged.put_back                      ? put_back_sentence
+                                                  : NULL);
     bpk_desc_unref(judged.desc);
     (void)snprintf(path, sizeof(path), "tensors/%s.json", stem);
     const struct bpk_entry *sidecar =
@@ -354,6 +354,8 @@ static int discard_entry(struct bpk_edits *edits, struct bpk_entry *entry) {
     entry->file = NULL;
     if (file) {
         bpk_state_stale(edits, file->number);
+        if (file->opens > 0 && file->content)
+            (void)bpk_content_hold(file->content);
         free(file->name);
         file->name = NULL;
         if (file->opens == 0)
@@ -404,7 +406,9 @@ static bool is_spent_scratch(struct bpk_edits *edits, const struct bpk_entry *en
         return false;
     if (!file->moved_from)
         return true;
-    if (!bpk_state_exists(edits, file->moved_from_folder, file->moved_from) ||
+    const struct bpk_entry *source =
+        bpk_state_entry(edits, file->moved_from_folder, file->moved_from);
+    if ((source && !source->file) ||
         bpk_judge_text(edits, file->moved_from_folder, file->moved_from, reason, sizeof(reason)))
         return false;
     if (file->moved_from_folder != BPK_IN_TENSORS ||

@@ -49,6 +49,10 @@ int bpk_state_set_entry(struct bpk_edits *edits, enum bpk_folder folder, const c
         memcpy(entry->key, key, len + 1);
         entry->key_len = len;
         HASH_ADD(hh, edits->entries, key, len, entry);
+        if (!entry->hh.tbl) {
+            free(entry);
+            return -ENOMEM;
+        }
     }
     entry->file = file;
     entry->clean = false;
@@ -70,6 +74,15 @@ struct bpk_file *bpk_state_file(struct bpk_edits *edits, uint64_t number) {
     return file;
 }
 
+static void free_file(struct bpk_file *file) {
+    bpk_content_unref(file->content, true);
+    free(file->name);
+    free(file->target);
+    free(file->moved_from);
+    free(file->reason);
+    free(file);
+}
+
 struct bpk_file *bpk_state_add_file(struct bpk_edits *edits, uint64_t number,
                                     enum bpk_folder folder, const char *name) {
     struct bpk_file *file = calloc(1, sizeof(*file));
@@ -84,17 +97,28 @@ struct bpk_file *bpk_state_add_file(struct bpk_edits *edits, uint64_t number,
     }
     file->changed = edits->clock;
     HASH_ADD(by_number, edits->files, number, sizeof(file->number), file);
+    if (!file->by_number.tbl) {
+        free_file(file);
+        return NULL;
+    }
     return file;
+}
+
+int bpk_state_renumber(struct bpk_edits *edits, struct bpk_file *file, uint64_t number) {
+    HASH_DELETE(by_number, edits->files, file);
+    file->number = number;
+    HASH_ADD(by_number, edits->files, number, sizeof(file->number), file);
+    if (file->by_number.tbl)
+        return 0;
+    free_file(file); /* it is in no table: nothing else can be done with it */
+    return -ENOMEM;
 }
 
 void bpk_state_drop_file(struct bpk_edits *edits, struct bpk_file *file) {
     HASH_DELETE(by_number, edits->files, file);
     bpk_content_unref(file->content, false);
-    free(file->name);
-    free(file->target);
-    free(file->moved_from);
-    free(file->reason);
-    free(file);
+    file->content = NULL;
+    free_file(file);
 }
 
 /* ---- the base -------------------------------------------------------------------------------- */
@@ -208,8 +232,7 @@ bool bpk_state_has_edits(struct bpk_edits *edits) {
 
 int bpk_state_put_back(struct bpk_edits *edits, struct bpk_entry *entry) {
     enum bpk_folder folder = (enum bpk_folder)entry->key[0];
-    struct bpk_file *file =
-        bpk_state_add_file(edits, edits->next_number++, folder, entry->key + 1);
+    struct bpk_file *file = bpk_state_add_file(edits, edits->next_number++, folder, entry->key + 1);
     if (!file)
         return -ENOMEM;
     entry->file = file;
@@ -268,6 +291,10 @@ void bpk_edits_opened(struct bpk_edits *edits, const struct bpk_place *place, bo
         if (!open && (open = calloc(1, sizeof(*open)))) {
             open->number = place->number;
             HASH_ADD(hh, edits->opens, number, sizeof(open->number), open);
+            if (!open->hh.tbl) {
+                free(open);
+                open = NULL;
+            }
         }
         if (open) {
             open->count++;
@@ -277,6 +304,12 @@ void bpk_edits_opened(struct bpk_edits *edits, const struct bpk_place *place, bo
     pthread_mutex_unlock(&edits->lock);
 }
 
+void bpk_state_close_unused(struct bpk_edits *edits, uint64_t number) {
+    struct bpk_file *file = bpk_state_file(edits, number);
+    if (file && file->opens == 0 && file->content)
+        bpk_content_close(file->content);
+}
+
 void bpk_edits_released(struct bpk_edits *edits, uint64_t number, bool for_writing) {
     pthread_mutex_lock(&edits->lock);
     struct bpk_file *file = bpk_state_file(edits, number);
@@ -284,8 +317,7 @@ void bpk_edits_released(struct bpk_edits *edits, uint64_t number, bool for_writi
     if (file) {
         file->opens -= file->opens > 0;
         file->write_opens -= for_writing && file->write_opens > 0;
-        if (file->opens == 0 && file->content)
-            bpk_content_close(file->content);
+        bpk_state_close_unused(edits, number);
         if (file->opens == 0 && !file->name)
             bpk_state_drop_file(edits, file);
     } else {

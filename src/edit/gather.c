@@ -56,7 +56,8 @@ static bool is_plain(const struct bpk_commit *commit, const struct bpk_content *
     return content->size == tensor.end - tensor.start && content->below_limit == content->size;
 }
 
-static int add_edited(struct bpk_commit *commit, const char *stem, const struct bpk_judged *judged) {
+static int add_edited(struct bpk_commit *commit, const char *stem,
+                      const struct bpk_judged *judged) {
     char decoded[256];
     size_t len = 0;
     struct bpk_commit_item item = {.index = judged->index, .rank = UINT32_MAX};
@@ -85,7 +86,15 @@ static int add_edited(struct bpk_commit *commit, const char *stem, const struct 
         bpk_pack_tensor(commit->base, judged->index, &tensor);
         item.size = tensor.end - tensor.start;
     }
-    return add_item(commit, &item);
+    int r = add_item(commit, &item);
+    if (r < 0) {
+        free(item.owned);
+        bpk_desc_unref(item.desc);
+        if (content)
+            content->frozen = false;
+        bpk_content_unref(item.content, false);
+    }
+    return r;
 }
 
 /* ---- what is left out ------------------------------------------------------------------------ */
@@ -121,7 +130,8 @@ const struct bpk_content *bpk_commit_bottom(const struct bpk_content *content) {
  * left out with it. */
 static int leave_out_lender(struct bpk_commit *commit, const struct bpk_judged *judged) {
     char file[BPK_FILE_NAME_BUF];
-    const struct bpk_content *content = judged->file ? bpk_commit_bottom(judged->file->content) : NULL;
+    const struct bpk_content *content =
+        judged->file ? bpk_commit_bottom(judged->file->content) : NULL;
     if (!content || content->pack != commit->base)
         return 0;
     bpk_names_file(commit->edits->tensor_names, content->index, file);
@@ -195,7 +205,9 @@ static int judge_maps(struct bpk_commit *commit, struct bpk_diag *diag) {
         if (commit->mode == BPK_COMMIT_ALL)
             return bpk_diag_set(diag, -EBADMSG, BPK_NO_OFFSET, "%s%s: %s",
                                 folder == BPK_IN_METADATA ? "metadata/" : "", name, reason);
-        commit->committed.leaves_maps_out = true;
+        commit->committed.leaves_maps_out |=
+            folder == BPK_IN_ROOT && strcmp(name, "scalars.json") == 0 ? BPK_MAP_SCALARS
+                                                                       : BPK_MAP_METADATA;
     }
     return 0;
 }
@@ -278,16 +290,21 @@ static int compare_items(const void *a, const void *b) {
     return bpk_str_compare(x->name, y->name);
 }
 
-/* Reading a frozen content opens its data file: not while another thread does. */
+/* Reading a frozen content opens its data file: not while another thread does. The writer is done
+ * with one tensor before it asks for the next, so that one file is open at a time. */
 static int next_run_locked(void *context, uint64_t offset, struct bpk_run *ret_run) {
-    struct bpk_content *content = context;
-    pthread_mutex_lock(content->store->lock);
-    int r = bpk_content_next_run(content, offset, ret_run);
-    pthread_mutex_unlock(content->store->lock);
+    const struct bpk_commit_item *item = context;
+    struct bpk_commit *commit = item->commit;
+    pthread_mutex_lock(&commit->edits->lock);
+    if (commit->reading && commit->reading != item->content)
+        bpk_content_end_copy(commit->reading);
+    commit->reading = item->content;
+    int r = bpk_content_next_run(item->content, offset, ret_run);
+    pthread_mutex_unlock(&commit->edits->lock);
     return r;
 }
 
-static void fill_tensor(const struct bpk_commit *commit, const struct bpk_commit_item *item,
+static void fill_tensor(struct bpk_commit *commit, struct bpk_commit_item *item,
                         struct bpk_plan_tensor *t) {
     *t = (struct bpk_plan_tensor){.name = item->name, .size = item->size};
     if (item->desc) {
@@ -310,15 +327,31 @@ static void fill_tensor(const struct bpk_commit *commit, const struct bpk_commit
         t->data_index = item->content->index;
     } else if (item->content) {
         t->next_run = next_run_locked;
-        t->context = item->content;
+        item->commit = commit;
+        t->context = item;
     } else {
         t->data_from = commit->base;
         t->data_index = item->index;
     }
 }
 
+static int gather_scalars(const struct bpk_commit *commit, struct bpk_plan *plan) {
+    const struct bpk_scalar_map *scalars = &commit->edits->scalars;
+    if (commit->empties_scalars)
+        plan->scalar_count = 0;
+    if (commit->empties_scalars || !commit->edits->has_scalars)
+        return 0;
+    free(plan->scalars);
+    plan->scalars = calloc(scalars->count + 1, sizeof(*plan->scalars));
+    plan->scalar_count = scalars->count;
+    if (!plan->scalars)
+        return -ENOMEM;
+    if (scalars->count > 0)
+        memcpy(plan->scalars, scalars->scalars, scalars->count * sizeof(*plan->scalars));
+    return bpk_plan_own_scalars(plan);
+}
+
 static int make_plan(struct bpk_commit *commit, struct bpk_plan *ret_plan) {
-    struct bpk_edits *edits = commit->edits;
     struct bpk_plan plan;
     uint32_t *ranks = data_ranks(commit->base);
     int r = ranks ? bpk_plan_from_pack(commit->base, &plan) : -ENOMEM;
@@ -338,24 +371,15 @@ static int make_plan(struct bpk_commit *commit, struct bpk_plan *ret_plan) {
     for (size_t i = 0; i < commit->count && plan.tensors; i++)
         fill_tensor(commit, &commit->items[i], &plan.tensors[i]);
     r = plan.tensors ? 0 : -ENOMEM;
-    if (r == 0 && !commit->committed.leaves_maps_out) {
+    if (r == 0 && !(commit->committed.leaves_maps_out & BPK_MAP_METADATA)) {
         r = gather_metadata(commit);
         free(plan.metadata);
         plan.metadata = commit->metadata;
         plan.metadata_count = commit->metadata_count;
         commit->metadata = NULL;
-        if (r == 0 && commit->empties_scalars)
-            plan.scalar_count = 0;
-        else if (r == 0 && edits->has_scalars) {
-            free(plan.scalars);
-            plan.scalars = calloc(edits->scalars.count + 1, sizeof(*plan.scalars));
-            plan.scalar_count = edits->scalars.count;
-            if (plan.scalars && edits->scalars.count > 0)
-                memcpy(plan.scalars, edits->scalars.scalars,
-                       edits->scalars.count * sizeof(*plan.scalars));
-            r = plan.scalars ? bpk_plan_own_scalars(&plan) : -ENOMEM;
-        }
     }
+    if (r == 0 && !(commit->committed.leaves_maps_out & BPK_MAP_SCALARS))
+        r = gather_scalars(commit, &plan);
     if (r < 0) {
         bpk_plan_clear(&plan);
         return r;
@@ -368,9 +392,11 @@ static int make_plan(struct bpk_commit *commit, struct bpk_plan *ret_plan) {
  * no reason to write. */
 static bool changes_pack(const struct bpk_commit *commit) {
     const struct bpk_edits *edits = commit->edits;
-    bool maps = edits->overrides || edits->map_replaced || edits->has_scalars ||
-                commit->empties_metadata || commit->empties_scalars;
-    if ((maps && !commit->committed.leaves_maps_out) ||
+    unsigned left_out = commit->committed.leaves_maps_out;
+    bool metadata = edits->overrides || edits->map_replaced || commit->empties_metadata;
+    bool scalars = edits->has_scalars || commit->empties_scalars;
+    if ((metadata && !(left_out & BPK_MAP_METADATA)) ||
+        (scalars && !(left_out & BPK_MAP_SCALARS)) ||
         commit->count != commit->base->meta.tensor_count)
         return true;
     for (size_t i = 0; i < commit->count; i++)

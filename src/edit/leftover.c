@@ -1,8 +1,8 @@
 /* Temporary files that a commit left which was killed.
  *
- * Before it published, its file is unfinished, or at least not wanted. After, the file that came out
- * of the pack's place is the old pack, and the journal knows that one. If it is any other, somebody
- * put it there in the last moment, and it is their only copy.
+ * Before it published, its file is unfinished, or at least not wanted. After, the file that came
+ * out of the pack's place is the old pack, and the journal knows that one. If it is any other,
+ * somebody put it there in the last moment, and it is their only copy.
  */
 #include "edit/state.h"
 
@@ -39,9 +39,9 @@ static bool is_replaced(const struct stat *attr, const struct bpk_base_id *id) {
 static int put_back(const struct bpk_edits *edits, const char *pack_name, const char *temp,
                     struct bpk_diag *diag) {
     if (renameat2(edits->parent, temp, edits->parent, pack_name, RENAME_EXCHANGE) < 0)
-        return bpk_diag_set(diag, -ESTALE, BPK_NO_OFFSET,
-                            "somebody replaced the pack while a commit wrote it; their file is '%s'",
-                            temp);
+        return bpk_diag_set(
+            diag, -ESTALE, BPK_NO_OFFSET,
+            "somebody replaced the pack while a commit wrote it; their file is '%s'", temp);
     (void)fsync(edits->parent);
     return bpk_diag_set(diag, -ESTALE, BPK_NO_OFFSET,
                         "somebody replaced the pack while a commit wrote it; their file is in its "

@@ -45,14 +45,13 @@ static bool is_part_of_pack(struct bpk_edits *edits, enum bpk_folder folder, con
 
 /* ---- descriptors ----------------------------------------------------------------------------- */
 
-/* A tensor that was not there before has a sidecar from now on, unless somebody wrote one. */
-static int reveal_sidecar(struct bpk_edits *edits, const char *name, bool reset) {
+/* A tensor that was not there before has a sidecar from now on; one that there was says what is in
+ * force now. */
+static int reveal_sidecar(struct bpk_edits *edits, const char *name) {
     char sidecar[BPK_FILE_NAME_BUF + 8];
     sidecar_of(name, sidecar);
     if (bpk_state_exists(edits, BPK_IN_TENSORS, sidecar)) {
-        if (reset)
-            bpk_state_reset_text(edits, BPK_IN_TENSORS, sidecar);
-        bpk_state_stale_name(edits, BPK_IN_TENSORS, sidecar);
+        bpk_state_reset_text(edits, BPK_IN_TENSORS, sidecar);
         return 0;
     }
     struct bpk_file *file =
@@ -77,7 +76,7 @@ static int adopt_descriptor(struct bpk_edits *edits, const char *name) {
     if (!stem->now)
         return -ENOMEM;
     bpk_record_stem(edits, stem);
-    return reveal_sidecar(edits, name, false);
+    return reveal_sidecar(edits, name);
 }
 
 /* The bytes of a name are gone or moved: it remembers its descriptor. */
@@ -95,7 +94,7 @@ static int forget_bytes(struct bpk_edits *edits, const char *name, bool keep_par
     }
     bpk_record_stem(edits, stem);
     sidecar_of(name, sidecar);
-    bpk_state_stale_name(edits, BPK_IN_TENSORS, sidecar);
+    bpk_state_reset_text(edits, BPK_IN_TENSORS, sidecar);
     return 0;
 }
 
@@ -114,7 +113,7 @@ static int move_descriptor(struct bpk_edits *edits, const char *from, const char
     target->remembered = NULL;
     bpk_record_stem(edits, target);
     r = forget_bytes(edits, from, false);
-    return r < 0 ? r : reveal_sidecar(edits, to, true);
+    return r < 0 ? r : reveal_sidecar(edits, to);
 }
 
 /* ---- create ---------------------------------------------------------------------------------- */
@@ -188,8 +187,10 @@ int bpk_edits_symlink(struct bpk_edits *edits, enum bpk_folder folder, const cha
 
 /* A file that is open keeps what it says now, before its name or its text is another's. */
 static int keep_for_handles(struct bpk_edits *edits, struct bpk_file *file) {
-    if (file->opens == 0 || file->content || file->target)
+    if (file->opens == 0 || file->target)
         return 0;
+    if (file->content) /* the edits folder, with its data file, may go before it does */
+        return bpk_content_hold(file->content);
     return bpk_state_is_text(edits, file->folder, file->name)
                ? bpk_state_own_text(edits, file, false)
                : bpk_state_own_bytes(edits, file);
@@ -311,6 +312,13 @@ static int note_aside(struct bpk_edits *edits, struct bpk_file *file, enum bpk_f
     }
     if (file->moved_from || !is_part_of_pack(edits, file->folder, file->name))
         return 0;
+    /* Only the last one is put back: an older one is a backup like any other. */
+    struct bpk_file *older = bpk_judge_aside(edits, file->folder, file->name);
+    if (older) {
+        free(older->moved_from);
+        older->moved_from = NULL;
+        bpk_record_file(edits, older);
+    }
     file->moved_from = strdup(file->name);
     file->moved_from_folder = file->folder;
     edits->aside_count++;
@@ -405,6 +413,7 @@ int bpk_edits_rename(struct bpk_edits *edits, const struct bpk_place *from, enum
     if (r == 0)
         r = rename_file(edits, from, folder, name, no_replace);
     r = bpk_record_finish(edits, r);
+    bpk_state_close_unused(edits, from->number);
     pthread_mutex_unlock(&edits->lock);
     return r;
 }

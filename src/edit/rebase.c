@@ -5,6 +5,7 @@
 #include "pack/util.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 void bpk_committed_clear(struct bpk_committed *committed) {
@@ -55,6 +56,13 @@ static bool is_left_out(const struct bpk_committed *committed, const char *stem)
                    bpk_judge_compare_names) != NULL;
 }
 
+/* The map that a text belongs to; 0: none. */
+static unsigned map_of(enum bpk_folder folder, const char *name) {
+    if (folder == BPK_IN_METADATA || strcmp(name, "metadata.json") == 0)
+        return BPK_MAP_METADATA;
+    return strcmp(name, "scalars.json") == 0 ? BPK_MAP_SCALARS : 0;
+}
+
 /* Whether what the entry says went into the commit. */
 static bool was_taken(struct bpk_edits *edits, const struct bpk_committed *committed,
                       const struct bpk_entry *entry) {
@@ -66,7 +74,7 @@ static bool was_taken(struct bpk_edits *edits, const struct bpk_committed *commi
     if (entry->file && entry->file->changed > committed->frozen_at)
         return false;
     if (entry->key[0] != BPK_IN_TENSORS)
-        return !committed->leaves_maps_out;
+        return !(committed->leaves_maps_out & map_of((enum bpk_folder)entry->key[0], name));
     if (bpk_state_is_text(edits, BPK_IN_TENSORS, name))
         (void)bpk_rules_sidecar_stem(name, &part);
     if (part.len >= sizeof(stem))
@@ -129,7 +137,7 @@ static bool is_of_pending(struct bpk_edits *edits, enum bpk_folder folder, const
 }
 
 static int settle_entry(struct bpk_edits *edits, const struct bpk_committed *committed,
-                         struct bpk_entry *entry) {
+                        struct bpk_entry *entry) {
     enum bpk_folder folder = (enum bpk_folder)entry->key[0];
     const char *name = entry->key + 1;
     bool in_base = bpk_state_base_has(edits, folder, name);
@@ -157,6 +165,14 @@ static int settle_entry(struct bpk_edits *edits, const struct bpk_committed *com
     return 0;
 }
 
+/* An untouched sidecar goes with its tensor: the kernel may still know it. */
+static void stale_lost_sidecar(struct bpk_edits *edits, const char *stem) {
+    char sidecar[BPK_FILE_NAME_BUF + 8];
+    (void)snprintf(sidecar, sizeof(sidecar), "%.255s.json", stem);
+    if (!bpk_state_exists(edits, BPK_IN_TENSORS, sidecar))
+        bpk_state_stale(edits, edits->number_of(BPK_IN_TENSORS, sidecar, edits->number_context));
+}
+
 static void settle_stems(struct bpk_edits *edits, const struct bpk_committed *committed) {
     struct bpk_stem *stem;
     struct bpk_stem *next;
@@ -164,24 +180,30 @@ static void settle_stems(struct bpk_edits *edits, const struct bpk_committed *co
         bool stays = is_left_out(committed, stem->name) ||
                      (is_misspelled(edits, stem->name) &&
                       bpk_state_exists(edits, BPK_IN_TENSORS, stem->name));
-        if (stem->changed <= committed->frozen_at && !stays)
-            bpk_state_free_stem(edits, stem);
+        if (stem->changed > committed->frozen_at || stays)
+            continue;
+        stale_lost_sidecar(edits, stem->name);
+        bpk_state_free_stem(edits, stem);
     }
 }
 
 static void settle_maps(struct bpk_edits *edits, const struct bpk_committed *committed) {
-    if (committed->leaves_maps_out || edits->maps_changed > committed->frozen_at)
+    if (edits->maps_changed > committed->frozen_at)
         return;
-    struct bpk_override *override;
-    struct bpk_override *next;
-    HASH_ITER(hh, edits->overrides, override, next) {
-        HASH_DEL(edits->overrides, override);
-        free(override->value);
-        free(override);
+    if (!(committed->leaves_maps_out & BPK_MAP_METADATA)) {
+        struct bpk_override *override;
+        struct bpk_override *next;
+        HASH_ITER(hh, edits->overrides, override, next) {
+            HASH_DEL(edits->overrides, override);
+            free(override->value);
+            free(override);
+        }
+        edits->map_replaced = false;
     }
-    edits->map_replaced = false;
-    edits->has_scalars = false;
-    bpk_scalar_map_clear(&edits->scalars);
+    if (!(committed->leaves_maps_out & BPK_MAP_SCALARS)) {
+        edits->has_scalars = false;
+        bpk_scalar_map_clear(&edits->scalars);
+    }
 }
 
 /* What shows through from the old base shows through from the new one: a tensor that the commit
@@ -203,6 +225,50 @@ static void rebase_contents(struct bpk_edits *edits, const struct bpk_pack *old,
     }
 }
 
+/* A name that the base has and the old one did not have, and that is in no table: it has no number
+ * of its own yet. */
+static int show_name(struct bpk_edits *edits, enum bpk_folder folder, const char *name) {
+    if (bpk_state_entry(edits, folder, name))
+        return 0;
+    int r = bpk_state_set_entry(edits, folder, name, NULL);
+    struct bpk_entry *entry = bpk_state_entry(edits, folder, name);
+    return r < 0 || !entry ? r : bpk_state_put_back(edits, entry);
+}
+
+/* Tensors and keys that were moved aside before the base had them, and sidecars that were removed
+ * before that, are there again. */
+static int show_names(struct bpk_edits *edits, const struct bpk_pack *old,
+                      const struct bpk_committed *committed) {
+    char name[BPK_FILE_NAME_BUF + 8];
+    struct bpk_file *file;
+    struct bpk_file *next;
+    struct bpk_str key;
+    struct bpk_str value;
+    uint32_t index;
+    int r = 0;
+    for (size_t i = 0; i < committed->count && r == 0; i++) {
+        if (bpk_pack_find_tensor(old, committed->contents[i].name, &index) == 0 ||
+            bpk_pack_find_tensor(edits->base, committed->contents[i].name, &index) < 0)
+            continue;
+        size_t len = bpk_names_file(edits->tensor_names, index, name);
+        r = show_name(edits, BPK_IN_TENSORS, name);
+        strcpy(name + len, ".json");
+        if (r == 0)
+            r = show_name(edits, BPK_IN_TENSORS, name);
+    }
+    HASH_ITER(by_number, edits->files, file, next) {
+        if (r < 0 || !file->name || !file->moved_from || file->moved_from_folder != BPK_IN_METADATA)
+            continue;
+        key = (struct bpk_str){file->moved_from, strlen(file->moved_from)};
+        if (bpk_names_find(edits->key_names, key, &index) < 0)
+            continue;
+        bpk_pack_metadata(edits->base, index, &key, &value);
+        if (bpk_pack_find_metadata(old, key, &index) < 0)
+            r = show_name(edits, BPK_IN_METADATA, file->moved_from);
+    }
+    return r;
+}
+
 int bpk_state_rebase(struct bpk_edits *edits, struct bpk_pack *pack,
                      const struct bpk_committed *committed) {
     uint32_t index;
@@ -220,7 +286,6 @@ int bpk_state_rebase(struct bpk_edits *edits, struct bpk_pack *pack,
     }
     if (old != pack)
         rebase_contents(edits, old, pack);
-    bpk_pack_unref(old);
     settle_stems(edits, committed);
     struct bpk_entry *entry;
     struct bpk_entry *next;
@@ -229,5 +294,8 @@ int bpk_state_rebase(struct bpk_edits *edits, struct bpk_pack *pack,
             r = settle_entry(edits, committed, entry);
     }
     settle_maps(edits, committed);
+    if (r == 0)
+        r = show_names(edits, old, committed);
+    bpk_pack_unref(old);
     return r;
 }

@@ -176,19 +176,26 @@ int bpk_record_begin(struct bpk_edits *edits, size_t room) {
     return r < 0 ? r : bpk_store_reserve(&edits->store, room + ROOM_FOR_ONE);
 }
 
-int bpk_record_finish(struct bpk_edits *edits, int result) {
-    int r = 0;
-    if (edits->record.failed)
-        r = -ENOMEM;
-    else if (edits->record.len > 0)
-        r = bpk_store_append(&edits->store, &edits->record);
-    if (r == 0 && edits->record.len > 0)
-        edits->frames++;
+int bpk_record_finish_once(struct bpk_edits *edits, int result) {
+    if (edits->record.len == 0 && !edits->record.failed)
+        return result;
+    int r = edits->record.failed ? -ENOMEM : bpk_store_append(&edits->store, &edits->record);
     bpk_outbuf_clear(&edits->record);
-    /* What is in memory is not in the journal: nothing may build on it before that is written anew. */
+    edits->frames++;
+    /* What is in memory is not in the journal: nothing may build on it before that is written anew.
+     */
     if (r < 0)
         edits->broken = true;
     return r < 0 ? r : result;
+}
+
+int bpk_record_finish(struct bpk_edits *edits, int result) {
+    bool was_broken = edits->broken;
+    int r = bpk_record_finish_once(edits, result);
+    if (was_broken || !edits->broken || bpk_state_compact(edits) < 0)
+        return r;
+    edits->broken = false;
+    return result;
 }
 
 /* ---- everything ------------------------------------------------------------------------------ */

@@ -26,8 +26,14 @@ struct reader {
     const uint8_t *at;
     size_t left;
     bool bad;
+    bool no_memory; /* that is why it is bad */
     struct known_content *contents;
 };
+
+static void out_of_memory(struct reader *reader) {
+    reader->bad = true;
+    reader->no_memory = true;
+}
 
 static uint64_t get_u64(struct reader *reader) {
     uint64_t number = 0;
@@ -59,7 +65,8 @@ static char *get_name(struct reader *reader) {
         return NULL;
     struct bpk_str text = get_str(reader);
     char *name = strndup(text.bytes, text.len);
-    reader->bad |= name == NULL;
+    if (!name)
+        out_of_memory(reader);
     return name;
 }
 
@@ -78,8 +85,10 @@ static void read_entry(struct reader *reader) {
         return;
     }
     struct bpk_file *file = number ? bpk_state_file(reader->edits, number) : NULL;
-    if ((number && !file) || bpk_state_set_entry(reader->edits, folder, name, file) < 0)
+    if (number && !file)
         reader->bad = true;
+    else if (bpk_state_set_entry(reader->edits, folder, name, file) < 0)
+        out_of_memory(reader);
 }
 
 static void read_file(struct reader *reader) {
@@ -89,7 +98,7 @@ static void read_file(struct reader *reader) {
     if (!file)
         file = bpk_state_add_file(edits, number, BPK_IN_ROOT, "");
     if (!file) {
-        reader->bad = true;
+        out_of_memory(reader);
         return;
     }
     file->changed = edits->clock;
@@ -149,11 +158,17 @@ static void read_content(struct reader *reader) {
             known->content = bpk_content_new(&edits->store, id);
         if (!known || !known->content) {
             free(known);
-            reader->bad = true;
+            out_of_memory(reader);
             return;
         }
         known->id = id;
         HASH_ADD(hh, reader->contents, id, sizeof(known->id), known);
+        if (!known->hh.tbl) {
+            bpk_content_unref(known->content, true);
+            free(known);
+            out_of_memory(reader);
+            return;
+        }
     }
     bpk_content_set_size(known->content, get_u64(reader));
     known->content->below_limit = get_u64(reader);
@@ -173,7 +188,7 @@ static void read_blocks(struct reader *reader) {
         return;
     }
     if (bpk_content_map(known->content, offset, size) < 0)
-        reader->bad = true;
+        out_of_memory(reader);
     known->content->size = total;
     known->blocks_unsynced = true;
 }
@@ -202,21 +217,27 @@ static struct bpk_desc *get_desc(struct reader *reader) {
     struct bpk_desc *desc = means.dims ? bpk_desc_from(&means, NULL) : NULL;
     bpk_descriptor_clear(&means);
     if (!desc) {
-        reader->bad = true;
+        out_of_memory(reader);
         return NULL;
     }
     bpk_outbuf_clear(&desc->dtype_cbor);
     bpk_out(&desc->dtype_cbor, dtype.bytes, dtype.len);
     bpk_out(&desc->unknown_cbor, unknown.bytes, unknown.len);
     desc->unknown_count = unknown_count;
+    if (desc->dtype_cbor.failed || desc->unknown_cbor.failed)
+        out_of_memory(reader);
     return desc;
 }
 
 static void read_stem(struct reader *reader) {
     struct bpk_stem *stem;
     _cleanup_free_ char *name = get_name(reader);
-    if (!name || bpk_state_make_stem(reader->edits, name, &stem) < 0) {
+    if (!name) {
         reader->bad = true;
+        return;
+    }
+    if (bpk_state_make_stem(reader->edits, name, &stem) < 0) {
+        out_of_memory(reader);
         return;
     }
     stem->remembers_param_id = get_u64(reader);
@@ -232,8 +253,8 @@ static void read_override(struct reader *reader) {
     struct bpk_str value = {0};
     if (has_value)
         value = get_str(reader);
-    if (reader->bad || bpk_state_override(reader->edits, key, has_value ? &value : NULL) < 0)
-        reader->bad = true;
+    if (!reader->bad && bpk_state_override(reader->edits, key, has_value ? &value : NULL) < 0)
+        out_of_memory(reader);
 }
 
 /* The map's storage holds the scalars themselves, then their names. */
@@ -251,7 +272,7 @@ static void read_maps(struct reader *reader) {
     struct bpk_scalar_map map = {.storage =
                                      malloc(count * sizeof(struct bpk_scalar) + reader->left)};
     if (!map.storage) {
-        reader->bad = true;
+        out_of_memory(reader);
         return;
     }
     map.scalars = (struct bpk_scalar *)(void *)map.storage;
@@ -300,18 +321,22 @@ static void read_committed(struct reader *reader) {
     reader->at += sizeof(committed.base_id);
     reader->left -= sizeof(committed.base_id);
     committed.frozen_at = get_u64(reader);
-    committed.leaves_maps_out = get_u64(reader);
+    committed.leaves_maps_out = (unsigned)get_u64(reader);
     committed.count = get_u64(reader);
     if (committed.count > reader->left)
         reader->bad = true;
     else
         committed.contents = calloc(committed.count + 1, sizeof(*committed.contents));
+    if (!reader->bad && !committed.contents)
+        out_of_memory(reader);
     for (size_t i = 0; i < committed.count && !reader->bad && committed.contents; i++) {
         committed.contents[i].id = get_u64(reader);
         struct bpk_str name = get_str(reader);
         struct known_content *known = find_content(reader, committed.contents[i].id);
         committed.contents[i].content = known ? bpk_content_ref(known->content) : NULL;
         committed.contents[i].owned = strndup(name.bytes, name.len);
+        if (!committed.contents[i].owned)
+            out_of_memory(reader);
         committed.contents[i].name = (struct bpk_str){committed.contents[i].owned, name.len};
     }
     committed.left_out_count = get_u64(reader);
@@ -319,6 +344,8 @@ static void read_committed(struct reader *reader) {
         reader->bad = true;
     else
         committed.left_out = calloc(committed.left_out_count + 1, sizeof(char *));
+    if (!reader->bad && !committed.left_out)
+        out_of_memory(reader);
     for (size_t i = 0; i < committed.left_out_count && !reader->bad && committed.left_out; i++)
         committed.left_out[i] = get_name(reader);
     bool wanted = reader->after_commit && !reader->bad &&
@@ -381,15 +408,15 @@ static int take_record(void *context, const uint8_t *record, size_t size) {
         }
     }
     bpk_outbuf_clear(&reader->edits->record); /* setting state records it: not now */
-    return reader->bad ? -EBADMSG : 0;
+    return reader->no_memory ? -ENOMEM : reader->bad ? -EBADMSG : 0;
 }
 
 /* After the last record: data files as long as their contents say, and what the loss of power took
- * is not to be trusted. */
-static int settle(struct reader *reader) {
+ * is not to be trusted. A journal that was not read to its end (`r`) says nothing about them. */
+static int settle(struct reader *reader, int r) {
     struct known_content *known;
     struct known_content *next;
-    int r = 0;
+    bool is_whole = r == 0;
     HASH_ITER(hh, reader->contents, known, next) {
         struct bpk_content *content = known->content;
         if (known->blocks_unsynced && !reader->same_boot)
@@ -399,7 +426,7 @@ static int settle(struct reader *reader) {
             r = bpk_content_settle(content);
         bpk_content_close(content);
         HASH_DEL(reader->contents, known);
-        bpk_content_unref(content, false);
+        bpk_content_unref(content, !is_whole);
         free(known);
     }
     return r;
@@ -448,10 +475,9 @@ int bpk_record_replay(struct bpk_edits *edits, bool force, struct bpk_committed 
                             edits->store.name);
     if (r == 0)
         r = bpk_store_replay(&edits->store, &base, &reader.same_boot, take_record, &reader);
-    drop_nameless(edits);
-    int settled = settle(&reader);
     if (r == 0)
-        r = settled;
+        drop_nameless(edits);
+    r = settle(&reader, r);
     if (r < 0)
         return bpk_diag_set(diag, r, BPK_NO_OFFSET, "the journal in '%s' cannot be read back: %s",
                             edits->store.name, strerror(-r));

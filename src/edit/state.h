@@ -17,6 +17,8 @@
 #include <pthread.h>
 #include <time.h>
 
+/* Out of memory, HASH_ADD adds nothing and leaves the element without a table (hh.tbl is NULL). */
+#define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
 /* A descriptor on its own: CBOR as it is to be written, and what it means. */
@@ -99,7 +101,7 @@ struct bpk_edits {
     } prepared;
     uint64_t folder_numbers[BPK_FOLDERS];
     struct timespec folder_mtimes[BPK_FOLDERS]; /* 0: the pack's */
-    bpk_number_fn *number_of; /* numbers of what was never touched */
+    bpk_number_fn *number_of;                   /* numbers of what was never touched */
     const void *number_context;
     struct bpk_base_id base_id;
     struct bpk_store store;
@@ -135,13 +137,16 @@ struct bpk_edits {
     bool committing;
 };
 
+/* The maps of a pack; each goes into a commit whole or not at all. */
+enum bpk_map { BPK_MAP_METADATA = 1, BPK_MAP_SCALARS = 2 };
+
 /* What a commit took in: written down before the new pack takes the old one's place. */
 struct bpk_committed {
     bool happened;                  /* by the journal: the pack at hand is what it made */
     struct bpk_base_id replaced_id; /* of the journal's base */
-    struct bpk_base_id base_id; /* of the new pack */
-    uint64_t frozen_at;         /* the clock when it was frozen: later changes are not in it */
-    bool leaves_maps_out;
+    struct bpk_base_id base_id;     /* of the new pack */
+    uint64_t frozen_at;             /* the clock when it was frozen: later changes are not in it */
+    unsigned leaves_maps_out;       /* which of them */
     size_t count;
     struct bpk_committed_content {
         uint64_t id;
@@ -168,6 +173,8 @@ int bpk_state_set_entry(struct bpk_edits *edits, enum bpk_folder folder, const c
 struct bpk_file *bpk_state_add_file(struct bpk_edits *edits, uint64_t number,
                                     enum bpk_folder folder, const char *name);
 void bpk_state_drop_file(struct bpk_edits *edits, struct bpk_file *file);
+/* Gives the file another number. -ENOMEM: the file is gone, and the edits cannot be used. */
+int bpk_state_renumber(struct bpk_edits *edits, struct bpk_file *file, uint64_t number);
 int bpk_state_touch(struct bpk_edits *edits, const struct bpk_place *place,
                     struct bpk_file **ret_file);
 bool bpk_state_base_has(const struct bpk_edits *edits, enum bpk_folder folder, const char *name);
@@ -176,6 +183,8 @@ void bpk_state_stale(struct bpk_edits *edits, uint64_t number);
 void bpk_state_stale_name(struct bpk_edits *edits, enum bpk_folder folder, const char *name);
 bool bpk_state_find_base(const struct bpk_edits *edits, const char *name, uint32_t *ret_index);
 bool bpk_state_is_open(struct bpk_edits *edits, uint64_t number);
+/* Closes the data file of a file that nobody has open. */
+void bpk_state_close_unused(struct bpk_edits *edits, uint64_t number);
 void bpk_state_take_opens(struct bpk_edits *edits, struct bpk_file *file);
 uint64_t bpk_state_number_of(struct bpk_edits *edits, enum bpk_folder folder, const char *name);
 
@@ -278,8 +287,10 @@ void bpk_record_tick(struct bpk_edits *edits);
  * anything. */
 int bpk_record_begin(struct bpk_edits *edits, size_t room);
 /* Appends what the operation recorded, whatever `result` it had; returns `result`, or why the
- * journal could not be written. */
+ * journal could not be written, nor written anew. */
 int bpk_record_finish(struct bpk_edits *edits, int result);
+/* The same for what is no part of the state, so that a journal written anew would not have it. */
+int bpk_record_finish_once(struct bpk_edits *edits, int result);
 /* Reads the journal back. If the pack is not the journal's base but what a commit made of it, that
  * commit's record comes back too: the state is then to be rebased. -ESTALE for any other pack. */
 int bpk_record_replay(struct bpk_edits *edits, bool force, struct bpk_committed *ret_committed,

@@ -72,6 +72,10 @@ int bpk_store_init(struct bpk_store *store, int parent, const char *pack_name) {
     return 0;
 }
 
+static bool is_ours(const struct stat *attr) {
+    return attr->st_uid == geteuid() && !(attr->st_mode & 022);
+}
+
 int bpk_store_open(struct bpk_store *store, struct bpk_diag *diag) {
     struct stat attr;
     _cleanup_close_ int folder =
@@ -83,7 +87,7 @@ int bpk_store_open(struct bpk_store *store, struct bpk_diag *diag) {
                             store->name, strerror(errno));
     if (fstat(folder, &attr) < 0)
         return -errno;
-    if (attr.st_uid != geteuid() || (attr.st_mode & 022))
+    if (!is_ours(&attr))
         return bpk_diag_set(diag, -EPERM, BPK_NO_OFFSET,
                             "the edits folder '%s' belongs to somebody else, or others may write "
                             "into it",
@@ -108,6 +112,7 @@ int bpk_store_open(struct bpk_store *store, struct bpk_diag *diag) {
 }
 
 static int make_folder(struct bpk_store *store) {
+    struct stat attr;
     if (mkdirat(store->parent, store->name, 0700) < 0 && errno != EEXIST)
         return -errno;
     int folder =
@@ -116,6 +121,11 @@ static int make_folder(struct bpk_store *store) {
         int r = -errno;
         (void)unlinkat(store->parent, store->name, AT_REMOVEDIR);
         return r;
+    }
+    /* It may have been there: put there since the pack was opened, to see what we write into it. */
+    if (fstat(folder, &attr) < 0 || !is_ours(&attr)) {
+        close(folder);
+        return -EPERM;
     }
     store->folder = folder;
     store->parent_dirty = true;
@@ -376,9 +386,8 @@ int bpk_store_rewrite(struct bpk_store *store, const struct bpk_base_id *base,
 int bpk_store_open_data(struct bpk_store *store, uint64_t id, bool create) {
     char name[24];
     data_name(id, name);
-    int fd =
-        openat(store->folder, name,
-               O_RDWR | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT | O_TRUNC : 0), 0600);
+    int fd = openat(store->folder, name,
+                    O_RDWR | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT | O_TRUNC : 0), 0600);
     if (fd < 0)
         return -errno;
     if (create)

@@ -43,6 +43,10 @@ int bpk_state_override(struct bpk_edits *edits, struct bpk_str key, const struct
         memcpy(override->key, key.bytes, key.len);
         override->key_len = key.len;
         HASH_ADD(hh, edits->overrides, key, key.len, override);
+        if (!override->hh.tbl) {
+            free(override);
+            return -ENOMEM;
+        }
     }
     free(override->value);
     override->value = NULL;

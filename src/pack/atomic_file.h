@@ -18,7 +18,7 @@ struct bpk_atomic_file {
     int folder; /* of the target, O_PATH or O_RDONLY */
     char *name; /* the target's, in the folder; symbolic links are followed before */
     char temp[256];
-    int fd;       /* the new file, open for reading and writing, locked */
+    int fd;         /* the new file, open for reading and writing, locked */
     bool has_old;   /* a file is to be replaced: `old` is its identity */
     bool published; /* the new file is what the name leads to */
     struct stat old;
@@ -42,8 +42,8 @@ int bpk_atomic_seal(struct bpk_atomic_file *file, int from, bool ignore_owner,
                     struct bpk_diag *diag);
 
 /* Publishes. -ESTALE if the target is no longer what begin was told, -EEXIST if there is one where
- * none was to be: it is then left as it is. On failure `published` says whether the new file is there
- * all the same: it could not be made to last, and there was no way back. */
+ * none was to be: it is then left as it is. On failure `published` says whether the new file is
+ * there all the same: it could not be made to last, and there was no way back. */
 int bpk_atomic_publish(struct bpk_atomic_file *file, struct bpk_diag *diag);
 
 /* Whether `temp` is what the temporary file of a replacement of `name` is called. */

@@ -17,7 +17,8 @@ struct bpk_run {
     uint64_t size;   /* at least 1 */
 };
 
-/* Says what the tensor's bytes from `offset` on are, as far as one run goes. 0 or -errno. */
+/* Says what the tensor's bytes from `offset` on are, as far as one run goes. Its file stays open
+ * until a run of another tensor is asked for. 0 or -errno. */
 typedef int bpk_next_run_fn(void *context, uint64_t offset, struct bpk_run *ret_run);
 
 struct bpk_plan_tensor {

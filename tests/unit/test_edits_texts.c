@@ -1,0 +1,276 @@
+/* edits: texts while they are whole, not whole yet, and wrong; the two maps and their keys; what a
+ * commit leaves out (semantics.md 2, 3.2, 3.3, 3.7, 4). */
+#include "editbase.h"
+
+static int put(enum bpk_folder folder, const char *name, const char *text) {
+    return kit_try_put(&kit, folder, name, text, strlen(text));
+}
+
+static int commit(enum bpk_commit_mode mode, struct bpk_commit_result *ret_result) {
+    return kit_commit(&kit, mode, ret_result);
+}
+
+static bool value_is(const char *key, const char *value) {
+    char *got = kit_pack_value(&kit, key);
+    bool same = got && value ? strcmp(got, value) == 0 : got == value;
+    free(got);
+    return same;
+}
+
+/* ---- good, early, bad ------------------------------------------------------------------------ */
+
+START_TEST(a_good_sidecar_is_in_force_at_once) {
+    ck_assert_int_eq(put(T, "b.json", "{\"dtype\": \"F32\", \"shape\": [6]}"), 0);
+    ck_assert(kit_says(&kit, T, "b.json", "{\"dtype\": \"F32\", \"shape\": [6]}")); /* as written */
+    ck_assert_str_eq(kit_problem(&kit, "tensors/b", NULL), "");
+    kit_commit_all(&kit);
+    ck_assert(kit_contains(&kit, T, "b.json", "\"numpy\": \"<f4\"")); /* canonical */
+    struct bpk_pack *pack = kit_pack(&kit);
+    struct bpk_tensor t;
+    uint32_t index;
+    ck_assert_int_eq(bpk_pack_find_tensor(pack, str("b"), &index), 0);
+    bpk_pack_tensor(pack, index, &t);
+    ck_assert_uint_eq(t.rank, 1);
+    ck_assert(!t.has_param_id); /* absent removes it */
+    bpk_pack_unref(pack);
+    ck_assert(is_as_made("b", PLACE_B, 24));
+}
+
+static const struct {
+    enum bpk_folder folder;
+    const char *name, *text, *path;
+    bool is_early; /* may be whole later */
+} bad_texts[] = {
+    {BPK_IN_TENSORS, "b.json", "{\"dtype\": \"F32\", \"shape\": [6]", "tensors/b", true},
+    {BPK_IN_TENSORS, "b.json", "{\"dtype\": \"F33\", \"shape\": [6]}", "tensors/b", false},
+    {BPK_IN_TENSORS, "b.json", "{\"dtyp\": \"F32\"}", "tensors/b", false},
+    {BPK_IN_TENSORS, "b.json", "", "tensors/b", true},
+    {BPK_IN_ROOT, "metadata.json", "{\"a\": \"b\"", "metadata.json", true},
+    {BPK_IN_ROOT, "metadata.json", "{\"a\": 1}", "metadata.json", false},
+    {BPK_IN_ROOT, "metadata.json", "{\"a\": \"b\", \"a\": \"c\"}", "metadata.json", false},
+    {BPK_IN_ROOT, "metadata.json", "", "metadata.json", true},
+    {BPK_IN_ROOT, "scalars.json", "{\"a\": {\"Int\": 1}", "scalars.json", true},
+    {BPK_IN_ROOT, "scalars.json", "{\"a\": 1}", "scalars.json", false},
+    {BPK_IN_ROOT, "scalars.json", "", "scalars.json", true},
+    {BPK_IN_METADATA, "note", "\xff\n", "metadata/note", false},
+};
+
+START_TEST(a_bad_text_is_kept_told_and_refused) {
+    const char *name = bad_texts[_i].name;
+    enum bpk_folder folder = bad_texts[_i].folder;
+    struct bpk_commit_result result;
+    struct bytes before;
+    struct bytes after;
+    kit_read(&kit, R, "metadata.json", &before);
+    ck_assert_int_eq(put(folder, name, bad_texts[_i].text), bad_texts[_i].is_early ? 0 : -EBADMSG);
+    ck_assert(kit_says(&kit, folder, name, bad_texts[_i].text));
+    ck_assert_int_eq(kit_fsync(&kit, folder, name), -EBADMSG);
+    ck_assert_str_ne(kit_problem(&kit, bad_texts[_i].path, NULL), "");
+    if (folder != R || strcmp(name, "metadata.json") != 0) { /* the last good value is in force */
+        kit_read(&kit, R, "metadata.json", &after);
+        ck_assert_uint_eq(before.len, after.len);
+        ck_assert_int_eq(memcmp(before.data, after.data, after.len), 0);
+        bytes_clear(&after);
+    }
+    ck_assert_int_eq(commit(BPK_COMMIT_ALL, &result), -EBADMSG);
+    ck_assert_msg(strstr(kit.diag.sentence, bad_texts[_i].path) != NULL, "%s", kit.diag.sentence);
+    kit_reopen(&kit);
+    ck_assert(kit_says(&kit, folder, name, bad_texts[_i].text));
+    ck_assert_int_eq(commit(BPK_COMMIT_ALL, &result), -EBADMSG);
+    /* the others go in without it */
+    kit_write(&kit, "a", 0, "0123456789");
+    ck_assert_int_eq(commit(BPK_COMMIT_VALID, &result), 0);
+    ck_assert_uint_eq(result.left_out, 1);
+    ck_assert(result.wrote);
+    ck_assert(pack_says("a", "0123456789"));
+    ck_assert(is_as_made("b", PLACE_B, 24));
+    ck_assert(value_is("note", "x"));
+    ck_assert(kit_says(&kit, folder, name, bad_texts[_i].text));
+    ck_assert(kit_has_edits_folder(&kit));
+    kit_reopen(&kit);
+    ck_assert(kit_says(&kit, folder, name, bad_texts[_i].text));
+    bytes_clear(&before);
+}
+
+/* Some dup of a handle was closed in the middle of a text; the rest comes. */
+START_TEST(a_text_can_come_in_pieces) {
+    struct bpk_place place = kit_place(&kit, T, "b.json");
+    static const char text[] = "{\"dtype\": \"F32\", \"shape\": [3, 2]}";
+    bpk_edits_opened(kit.edits, &place, true);
+    ck_assert_int_eq(bpk_edits_truncate(kit.edits, &place, 0), 0);
+    for (size_t i = 0; i + 1 < sizeof(text); i++) {
+        ck_assert_int_eq(bpk_edits_write(kit.edits, &place, i, text + i, 1), 0);
+        ck_assert_int_eq(bpk_edits_flush(kit.edits, &place), 0);
+    }
+    bpk_edits_released(kit.edits, place.number, true);
+    ck_assert_int_eq(kit_fsync(&kit, T, "b.json"), 0);
+    kit_commit_all(&kit);
+    ck_assert(kit_contains(&kit, T, "b.json", "3,\n    2") ||
+              kit_contains(&kit, T, "b.json", "[3, 2]"));
+}
+
+/* Written and never flushed: a commit parses it. */
+START_TEST(a_commit_parses_what_nobody_flushed) {
+    struct bpk_place place = kit_place(&kit, M, "note");
+    ck_assert_int_eq(bpk_edits_truncate(kit.edits, &place, 0), 0);
+    ck_assert_int_eq(bpk_edits_write(kit.edits, &place, 0, "later\n", 6), 0);
+    kit_commit_all(&kit);
+    ck_assert(value_is("note", "later"));
+}
+
+START_TEST(a_bad_text_is_not_renamed_over_a_good_one) {
+    kit_put(&kit, T, "tmp~", "{\"dtype\": \"F32\"");
+    ck_assert_int_eq(kit_rename(&kit, T, "tmp~", "b.json"), -EBADMSG);
+    ck_assert(kit_exists(&kit, T, "tmp~"));
+    ck_assert(kit_contains(&kit, T, "b.json", "F32"));
+    kit_put(&kit, T, "tmp~",
+            "{\"dtype\": \"I32\", \"shape\": [6], \"param_id\": \"18446744073709551615\"}");
+    ck_assert_int_eq(kit_rename(&kit, T, "tmp~", "b.json"), 0);
+    kit_commit_all(&kit);
+    ck_assert(kit_contains(&kit, T, "b.json", "18446744073709551615"));
+}
+
+/* An editor that writes beside and renames over, for all three kinds of text. */
+START_TEST(texts_can_be_renamed_over) {
+    kit_put(&kit, R, ".m.swp", "{\"only\": \"one\"}");
+    ck_assert_int_eq(kit_rename(&kit, R, ".m.swp", "metadata.json"), 0);
+    kit_put(&kit, R, "s~", "{\"x\": {\"Bool\": true}}");
+    ck_assert_int_eq(kit_rename(&kit, R, "s~", "scalars.json"), 0);
+    kit_put(&kit, M, ".k", "two\n");
+    ck_assert_int_eq(kit_rename(&kit, M, ".k", "key"), 0);
+    kit_commit_all(&kit);
+    ck_assert(value_is("only", "one"));
+    ck_assert(value_is("key", "two"));
+    ck_assert(value_is("note", NULL));
+    ck_assert(kit_contains(&kit, R, "scalars.json", "true"));
+    ck_assert(!kit_has_edits_folder(&kit));
+}
+
+/* ---- the two maps ---------------------------------------------------------------------------- */
+
+START_TEST(keys_and_the_map_are_one) {
+    kit_put(&kit, M, "added", "1\n");
+    ck_assert(kit_contains(&kit, R, "metadata.json", "\"added\": \"1\""));
+    kit_put(&kit, R, "metadata.json", "{\"added\": \"2\", \"third\": \"3\"}");
+    ck_assert(kit_says(&kit, M, "added", "2\n"));
+    ck_assert(kit_says(&kit, M, "third", "3\n"));
+    ck_assert(!kit_exists(&kit, M, "note"));
+    ck_assert(!kit_exists(&kit, M, "producer"));
+    kit_put(&kit, M, "note", "again\n");
+    ck_assert_int_eq(kit_unlink(&kit, M, "third"), 0);
+    ck_assert(!kit_contains(&kit, R, "metadata.json", "third"));
+    kit_reopen(&kit);
+    ck_assert(kit_says(&kit, M, "note", "again\n"));
+    kit_commit_all(&kit);
+    ck_assert(value_is("added", "2"));
+    ck_assert(value_is("note", "again"));
+    ck_assert(value_is("third", NULL));
+    ck_assert(value_is("producer", NULL));
+}
+
+static const struct {
+    const char *text, *value;
+} values[] = {{"v\n", "v"},   {"v", "v"},         {"", ""},      {"\n", ""},
+              {"\n\n", "\n"}, {"a\nb\n", "a\nb"}, {" x ", " x "}};
+
+START_TEST(one_newline_is_the_files) {
+    kit_put(&kit, M, "k", values[_i].text);
+    kit_commit_all(&kit);
+    ck_assert(value_is("k", values[_i].value));
+    char shown[20];
+    snprintf(shown, sizeof(shown), "%s\n", values[_i].value);
+    ck_assert(kit_says(&kit, M, "k", shown));
+}
+
+START_TEST(keys_are_renamed_with_their_values) {
+    ck_assert_int_eq(kit_rename(&kit, M, "note", "note2"), 0);
+    kit_commit_all(&kit);
+    ck_assert(value_is("note", NULL));
+    ck_assert(value_is("note2", "x"));
+    ck_assert_int_eq(kit_rename(&kit, M, "note2", "note2.bak"), 0);
+    kit_commit_all(&kit); /* moved aside: put back */
+    ck_assert(value_is("note2", "x"));
+    ck_assert(kit_exists(&kit, M, "note2"));
+}
+
+/* rm metadata.json empties the map, but only where that was asked for. */
+START_TEST(a_removed_map_is_emptied_by_name_only) {
+    struct bpk_commit_result result;
+    ck_assert_int_eq(kit_unlink(&kit, R, "metadata.json"), 0);
+    ck_assert_int_eq(kit_unlink(&kit, R, "scalars.json"), 0);
+    kit_write(&kit, "a", 0, "x");
+    ck_assert_int_eq(commit(BPK_COMMIT_UNMOUNT, &result), 0);
+    ck_assert(value_is("note", "x"));
+    ck_assert(kit_exists(&kit, R, "metadata.json"));
+    ck_assert_int_eq(kit_unlink(&kit, R, "metadata.json"), 0);
+    ck_assert_int_eq(kit_unlink(&kit, R, "scalars.json"), 0);
+    kit_commit_all(&kit);
+    ck_assert(value_is("note", NULL));
+    ck_assert(kit_says(&kit, R, "metadata.json", "{}\n"));
+    ck_assert(kit_says(&kit, R, "scalars.json", "{}\n"));
+}
+
+/* ---- what is left out ------------------------------------------------------------------------ */
+
+START_TEST(names_joined_by_a_rename_stand_or_fall_together) {
+    struct bpk_commit_result result;
+    ck_assert_int_eq(kit_rename(&kit, T, "c", "c2"), 0);
+    ck_assert_int_eq(kit_truncate(&kit, T, "c2", 4000), 0); /* does not fit its shape */
+    kit_put(&kit, T, "c", "instead");
+    kit_sidecar(&kit, "c", 7);
+    kit_write(&kit, "a", 0, "0123456789");
+    ck_assert_int_eq(commit(BPK_COMMIT_VALID, &result), 0);
+    ck_assert_uint_eq(result.left_out, 2);
+    ck_assert(pack_says("a", "0123456789"));
+    ck_assert(is_as_made("c", PLACE_C, 5000));
+    ck_assert(!kit_pack_has(&kit, "c2"));
+    kit_reopen(&kit);
+    ck_assert(kit_says(&kit, T, "c", "instead"));
+    struct bytes data;
+    kit_read(&kit, T, "c2", &data);
+    ck_assert_uint_eq(data.len, 4000);
+    for (size_t i = 0; i < 4000; i++)
+        HOLDS(data.data[i] == pattern_byte(PLACE_C + i));
+    bytes_clear(&data);
+    kit_sidecar(&kit, "c2", 4000);
+    kit_commit_all(&kit);
+    ck_assert(pack_says("c", "instead"));
+    ck_assert(is_as_made("c2", PLACE_C, 4000));
+    ck_assert(!kit_has_edits_folder(&kit));
+}
+
+START_TEST(half_of_the_tensors_do_not_go_unasked) {
+    struct bpk_commit_result result;
+    ck_assert_int_eq(kit_unlink(&kit, T, "a"), 0);
+    ck_assert_int_eq(kit_unlink(&kit, T, "b"), 0);
+    ck_assert_int_eq(kit_unlink(&kit, T, "c"), 0);
+    ck_assert_int_eq(commit(BPK_COMMIT_UNMOUNT, &result), -EPERM);
+    ck_assert(!result.wrote);
+    ck_assert(kit_pack_has(&kit, "a"));
+    kit_reopen(&kit);
+    ck_assert(!kit_exists(&kit, T, "a"));
+    kit_put(&kit, T, "c", "x");
+    kit_sidecar(&kit, "c", 1);
+    ck_assert_int_eq(commit(BPK_COMMIT_UNMOUNT, &result), 0); /* two of four: not fewer than half */
+    ck_assert(!kit_pack_has(&kit, "a"));
+}
+
+int main(void) {
+    Suite *suite = suite_create("edits_texts");
+    TCase *tc = editbase_case(suite, "texts");
+    tcase_add_test(tc, a_good_sidecar_is_in_force_at_once);
+    tcase_add_loop_test(tc, a_bad_text_is_kept_told_and_refused, 0, ROWS(bad_texts));
+    tcase_add_test(tc, a_text_can_come_in_pieces);
+    tcase_add_test(tc, a_commit_parses_what_nobody_flushed);
+    tcase_add_test(tc, a_bad_text_is_not_renamed_over_a_good_one);
+    tcase_add_test(tc, texts_can_be_renamed_over);
+    tc = editbase_case(suite, "maps");
+    tcase_add_test(tc, keys_and_the_map_are_one);
+    tcase_add_loop_test(tc, one_newline_is_the_files, 0, ROWS(values));
+    tcase_add_test(tc, keys_are_renamed_with_their_values);
+    tcase_add_test(tc, a_removed_map_is_emptied_by_name_only);
+    tc = editbase_case(suite, "left_out");
+    tcase_add_test(tc, names_joined_by_a_rename_stand_or_fall_together);
+    tcase_add_test(tc, half_of_the_tensors_do_not_go_unasked);
+    return suite_run(suite);
+}
