@@ -185,6 +185,17 @@ int bpk_edits_symlink(struct bpk_edits *edits, enum bpk_folder folder, const cha
 
 /* ---- unlink ---------------------------------------------------------------------------------- */
 
+/* What was moved aside from the name before is no way back to it any more. */
+static void forget_aside(struct bpk_edits *edits, enum bpk_folder folder, const char *name) {
+    struct bpk_file *aside;
+    while ((aside = bpk_judge_aside(edits, folder, name))) {
+        free(aside->moved_from);
+        aside->moved_from = NULL;
+        aside->changed = edits->clock;
+        bpk_record_file(edits, aside);
+    }
+}
+
 /* A file that is open keeps what it says now, before its name or its text is another's. */
 static int keep_for_handles(struct bpk_edits *edits, struct bpk_file *file) {
     if (file->opens == 0 || file->target)
@@ -260,6 +271,8 @@ static int unlink_file(struct bpk_edits *edits, const struct bpk_place *place) {
     if (r == 0)
         r = bpk_state_set_entry(edits, folder, name, NULL);
     if (r == 0)
+        forget_aside(edits, folder, name); /* it was removed for itself */
+    if (r == 0)
         r = lose(edits, folder, name);
     /* What was moved aside goes for good with the copy that was kept of it. */
     if (r == 0 && file->moved_from &&
@@ -313,12 +326,7 @@ static int note_aside(struct bpk_edits *edits, struct bpk_file *file, enum bpk_f
     if (file->moved_from || !is_part_of_pack(edits, file->folder, file->name))
         return 0;
     /* Only the last one is put back: an older one is a backup like any other. */
-    struct bpk_file *older = bpk_judge_aside(edits, file->folder, file->name);
-    if (older) {
-        free(older->moved_from);
-        older->moved_from = NULL;
-        bpk_record_file(edits, older);
-    }
+    forget_aside(edits, file->folder, file->name);
     file->moved_from = strdup(file->name);
     file->moved_from_folder = file->folder;
     edits->aside_count++;

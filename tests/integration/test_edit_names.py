@@ -401,6 +401,19 @@ def test_moved_aside_and_removed(pack):
     edit.check_pack(pack, want)
 
 
+def test_moved_aside_written_again_and_removed(pack):
+    """The unlink of its own name removes a tensor, whatever was kept of it before."""
+    want = edit.book(pack).drop("fc.weight")
+    with edit.edited(pack, status=3) as mount:
+        os.rename(mount.tensors / "fc.weight", mount.tensors / "fc.weight.bak")
+        (mount.tensors / "fc.weight").write_bytes(b"new")
+        os.unlink(mount.tensors / "fc.weight")
+        edit.commit(mount)
+        assert not (mount.tensors / "fc.weight").exists()
+        assert (mount.tensors / "fc.weight.bak").exists()
+    edit.check_pack(pack, want)
+
+
 def test_moved_aside_with_new_contents(pack):
     """What is put back is what it said last, by an unmount too."""
     want = edit.book(pack).change("fc.weight", data=bytes(64))
