@@ -1,40 +1,15 @@
 #include "mountpoint.h"
 
 #include "log.h"
+#include "pack/fusermount.h"
 #include "pack/util.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <mntent.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-
-extern char **environ;
-
-/* ---- unmounting ------------------------------------------------------------------------------ */
-
-static int run_fusermount(const char *path) {
-    const char *const argv[] = {"fusermount3", "-u", "-q", "-z", "--", path, NULL};
-    pid_t pid;
-    int status;
-    int r = posix_spawnp(&pid, argv[0], NULL, NULL, (char *const *)argv, environ);
-    if (r != 0)
-        return -r;
-    while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR)
-            return -errno;
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EPERM;
-}
-
-int bpk_mountpoint_detach(const char *path) {
-    if (umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) == 0)
-        return 0;
-    return errno == EPERM ? run_fusermount(path) : -errno;
-}
 
 /* ---- dead mounts ----------------------------------------------------------------------------- */
 
@@ -81,7 +56,7 @@ static int clean_dead(const char *path) {
     _cleanup_free_ char *whole = resolve_parent(path);
     int r = -ENOTCONN;
     if (whole && is_our_mount(whole)) {
-        r = bpk_mountpoint_detach(whole);
+        r = bpk_unmount(whole, true);
         if (r == 0)
             bpk_log("%s: cleaned up the mount of a daemon that is gone", path);
     }

@@ -14,10 +14,6 @@ struct bpk_mountpoint {
  * failure. 0 or a negative errno. */
 int bpk_mountpoint_prepare(const char *given, const char *pack, struct bpk_mountpoint *ret_point);
 
-/* Detaches whatever is mounted there: at once from the tree of files, for good when the last open
- * file is closed. 0 or a negative errno. */
-int bpk_mountpoint_detach(const char *path);
-
 /* Removes the folder if it was made, and frees. */
 void bpk_mountpoint_finish(struct bpk_mountpoint *point);
 

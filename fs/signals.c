@@ -2,6 +2,7 @@
 
 #include "control.h"
 #include "log.h"
+#include "pack/fusermount.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -59,7 +60,7 @@ static void *wait_for_signal(void *unused) {
         ;
     if (context.mount->edits)
         bring_dirty_pages();
-    int r = bpk_mountpoint_detach(context.point->path);
+    int r = bpk_unmount(context.point->path, true);
     if (r < 0 && r != -EINVAL)
         bpk_log("cannot unmount %s: %s", context.point->path, strerror(-r));
     (void)sleep(context.grace);

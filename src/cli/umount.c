@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "cli/live.h"
 
+#include "pack/fusermount.h"
 #include "pack/util.h"
 
 #include <dirent.h>
@@ -10,15 +11,10 @@
 #include <getopt.h>
 #include <limits.h>
 #include <poll.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-
-extern char **environ;
 
 static int open_pidfd(pid_t pid) {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -71,25 +67,6 @@ static void print_users(const char *mountpoint) {
 
 /* ---- unmounting ------------------------------------------------------------------------------ */
 
-static int run_fusermount(const char *path) {
-    const char *const argv[] = {"fusermount3", "-u", "-q", "--", path, NULL};
-    pid_t pid;
-    int status;
-    int r = posix_spawnp(&pid, argv[0], NULL, NULL, (char *const *)argv, environ);
-    if (r != 0)
-        return -r;
-    while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR)
-            return -errno;
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EBUSY;
-}
-
-static int detach(const char *mountpoint) {
-    if (umount2(mountpoint, UMOUNT_NOFOLLOW) == 0)
-        return 0;
-    return errno == EPERM ? run_fusermount(mountpoint) : -errno;
-}
-
 static void wait_for_end(int pidfd) {
     struct pollfd poll_fd = {.fd = pidfd, .events = POLLIN};
     while (poll(&poll_fd, 1, -1) < 0 && errno == EINTR)
@@ -109,7 +86,7 @@ static bool has_edits_left(const char *pack) {
 
 static int unmount(const char *mountpoint, const struct bpk_status *status) {
     _cleanup_close_ int pidfd = open_pidfd(status->pid);
-    int r = detach(mountpoint);
+    int r = bpk_unmount(mountpoint, false);
     if (r < 0) {
         bpk_cli_error(mountpoint, "cannot unmount: %s", strerror(-r));
         if (r == -EBUSY)

@@ -11,14 +11,6 @@
 
 /* ---- lengths --------------------------------------------------------------------------------- */
 
-static void show_shape(const struct bpk_desc *desc, char *out, size_t size) {
-    size_t used = (size_t)snprintf(out, size, "[");
-    for (uint32_t i = 0; i < desc->means.rank && used + 32 < size; i++)
-        used += (size_t)snprintf(out + used, size - used, "%s%llu", i > 0 ? ", " : "",
-                                 (unsigned long long)desc->means.dims[i]);
-    (void)snprintf(out + used, size - used, "]");
-}
-
 /* Whether the base's own tensor of that name has this length already. */
 static bool base_has_length(const struct bpk_edits *edits, const char *stem, uint64_t size) {
     uint32_t index;
@@ -38,7 +30,7 @@ bool bpk_judge_length(struct bpk_edits *edits, const char *stem, const struct bp
         return false;
     if (desc->means.dtype.kind == BPK_QFLOAT && base_has_length(edits, stem, size))
         return false;
-    show_shape(desc, shape, sizeof(shape));
+    bpk_shape_show(bpk_desc_shape(desc), shape, sizeof(shape));
     if (known)
         (void)snprintf(out, out_size,
                        "has %llu bytes, but shape %s of %s needs %llu: write the missing part or "

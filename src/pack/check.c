@@ -15,25 +15,6 @@
 
 enum { SENTENCE = 400, SHOWN_NAME = 100, SHOWN_SHAPE = 100 };
 
-/* "[64, 1, 3, 3]", cut where it is long. */
-static void show_shape(const struct bpk_pack *pack, uint32_t index, char *out, size_t size) {
-    struct bpk_shape shape = bpk_pack_tensor_shape(pack, index);
-    size_t used = 0;
-    uint64_t dim;
-    const char *separator = "[";
-    if (shape.left == 0)
-        used += (size_t)snprintf(out, size, "[");
-    while (bpk_shape_next(&shape, &dim)) {
-        if (used + 32 > size) {
-            used += (size_t)snprintf(out + used, size - used, ", …");
-            break;
-        }
-        used += (size_t)snprintf(out + used, size - used, "%s%" PRIu64, separator, dim);
-        separator = ", ";
-    }
-    snprintf(out + used, size - used, "]");
-}
-
 static const char *dtype_label(const struct bpk_pack *pack, uint32_t index) {
     struct bpk_dtype dtype;
     bpk_pack_tensor_dtype(pack, index, &dtype);
@@ -54,7 +35,7 @@ static bool length_fault(const struct bpk_pack *pack, uint32_t index, char *out,
     if (!overflow && needed == length)
         return false;
     char shape[SHOWN_SHAPE];
-    show_shape(pack, index, shape, sizeof(shape));
+    bpk_shape_show(bpk_pack_tensor_shape(pack, index), shape, sizeof(shape));
     if (overflow)
         snprintf(out, size, "has %" PRIu64 " bytes, but the size of shape %s overflows", length,
                  shape);

@@ -7,6 +7,7 @@
 #include "pack/util.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Levels of nesting left inside the top map, inside one of its maps, and inside a descriptor. */
@@ -532,6 +533,21 @@ bool bpk_shape_next(struct bpk_shape *shape, uint64_t *ret_dim) {
         return false;
     shape->pos = cbor.pos;
     return true;
+}
+
+void bpk_shape_show(struct bpk_shape shape, char *out, size_t size) {
+    enum { ROOM_FOR_ONE = 32 };
+    uint64_t dim;
+    size_t used = (size_t)snprintf(out, size, "[");
+    for (const char *separator = ""; bpk_shape_next(&shape, &dim); separator = ", ") {
+        if (used + ROOM_FOR_ONE > size) {
+            used += (size_t)snprintf(out + used, size - used, ", …");
+            break;
+        }
+        used +=
+            (size_t)snprintf(out + used, size - used, "%s%llu", separator, (unsigned long long)dim);
+    }
+    (void)snprintf(out + used, size - used, "]");
 }
 
 void bpk_meta_dtype(const struct bpk_meta *meta, const struct bpk_meta_tensor *tensor,

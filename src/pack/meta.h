@@ -103,6 +103,9 @@ struct bpk_str bpk_meta_dtype_cbor(const struct bpk_meta *meta,
                                    const struct bpk_meta_tensor *tensor);
 
 struct bpk_shape bpk_meta_shape(const struct bpk_meta *meta, const struct bpk_meta_tensor *tensor);
+/* "[64, 1, 3, 3]", cut where it is long. */
+void bpk_shape_show(struct bpk_shape shape, char *out, size_t size);
+
 void bpk_meta_dtype(const struct bpk_meta *meta, const struct bpk_meta_tensor *tensor,
                     struct bpk_dtype *ret_dtype);
 

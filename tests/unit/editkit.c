@@ -409,3 +409,12 @@ const char *kit_problem(struct kit *kit, const char *path, enum bpk_edit_kind *r
         *ret_kind = wanted.kind;
     return wanted.found ? wanted.problem : NULL;
 }
+
+int kit_count_files(const char *folder) {
+    int count = 0;
+    DIR *dir = opendir(folder);
+    while (readdir(dir))
+        count++;
+    closedir(dir);
+    return count - 2;
+}

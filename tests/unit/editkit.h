@@ -77,4 +77,7 @@ char *kit_pack_value(const struct kit *kit, const char *key);
  * not there. Static storage. */
 const char *kit_problem(struct kit *kit, const char *path, enum bpk_edit_kind *ret_kind);
 
+/* How many files there are in a folder, hidden ones included. */
+int kit_count_files(const char *folder);
+
 #endif

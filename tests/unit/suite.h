@@ -9,9 +9,9 @@
 static inline int suite_run(Suite *suite) {
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
+    int failures = srunner_ntests_failed(runner);
     srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 /* A case of its own name in the suite, to add tests to. */

@@ -77,18 +77,8 @@ static void begin_folder(void) {
     ck_assert_int_eq(stat(path, &old), 0);
 }
 
-/* How many files there are, hidden ones included. */
-static int count_files(void) {
-    int count = 0;
-    DIR *dir = opendir(folder);
-    while (readdir(dir))
-        count++;
-    closedir(dir);
-    return count - 2;
-}
-
 static void end_folder(int files) {
-    ck_assert_int_eq(count_files(), files);
+    ck_assert_int_eq(kit_count_files(folder), files);
     kit_remove_folder(folder);
 }
 
@@ -124,7 +114,7 @@ START_TEST(the_new_file_takes_the_place) {
     struct stat attr;
     ck_assert_int_eq(fstat(file.fd, &attr), 0);
     ck_assert_uint_eq(attr.st_mode & 07777, 0600);
-    ck_assert_int_eq(count_files(), 2);
+    ck_assert_int_eq(kit_count_files(folder), 2);
     ck_assert(bpk_atomic_is_temp("p.bpk", file.temp));
     char temp[TEMP_PATH + 300];
     snprintf(temp, sizeof(temp), "%s/%s", folder, file.temp);
@@ -189,7 +179,7 @@ START_TEST(a_symbolic_link_is_followed) {
     ck_assert_int_eq(stat(link, &attr), 0);
     struct bpk_atomic_file file = begin(link, &attr);
     ck_assert_str_eq(file.name, "t.bpk");
-    ck_assert_int_eq(count_files(), 3); /* the temporary one is beside the target */
+    ck_assert_int_eq(kit_count_files(folder), 3); /* the temporary one is beside the target */
     seal(&file, -1);
     ck_assert_int_eq(publish(&file), 0);
     bpk_atomic_end(&file);

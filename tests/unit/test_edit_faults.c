@@ -4,6 +4,7 @@
  * leak, and the pack is the old or the new one. Needs -Wl,--wrap for malloc, calloc, realloc,
  * strdup, strndup. */
 #include "editkit.h"
+#include "failalloc.h"
 #include "suite.h"
 
 #include <errno.h>
@@ -12,40 +13,10 @@
 #include <string.h>
 #include <unistd.h>
 
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *p, size_t size);
 char *__real_strdup(const char *text);
 char *__real_strndup(const char *text, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *p, size_t size);
 char *__wrap_strdup(const char *text);
 char *__wrap_strndup(const char *text, size_t size);
-
-static long countdown = -1; /* the call that fails is 0; negative: none */
-static bool failed;
-
-static bool fails_now(void) {
-    if (countdown < 0 || countdown-- > 0)
-        return false;
-    failed = true;
-    errno = ENOMEM;
-    return true;
-}
-
-void *__wrap_malloc(size_t size) {
-    return fails_now() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t count, size_t size) {
-    return fails_now() ? NULL : __real_calloc(count, size);
-}
-
-void *__wrap_realloc(void *p, size_t size) {
-    return fails_now() ? NULL : __real_realloc(p, size);
-}
-
 char *__wrap_strdup(const char *text) {
     return fails_now() ? NULL : __real_strdup(text);
 }

@@ -3,6 +3,7 @@
  * never a crash, a leak, or an output that was touched. Needs -Wl,--wrap=malloc,calloc,realloc. */
 #include "bpk.h"
 
+#include "failalloc.h"
 #include "packbuild.h"
 #include "suite.h"
 #include "view/index.h"
@@ -15,36 +16,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *p, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *p, size_t size);
-
-static long countdown = -1; /* the call that fails is 0; negative: none */
-static bool failed;
-
-static bool fails_now(void) {
-    if (countdown < 0 || countdown-- > 0)
-        return false;
-    failed = true;
-    errno = ENOMEM;
-    return true;
-}
-
-void *__wrap_malloc(size_t size) {
-    return fails_now() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t count, size_t size) {
-    return fails_now() ? NULL : __real_calloc(count, size);
-}
-
-void *__wrap_realloc(void *p, size_t size) {
-    return fails_now() ? NULL : __real_realloc(p, size);
-}
 
 /* An assertion that needs no memory: check's own calls are wrapped too. */
 static int broken_line;

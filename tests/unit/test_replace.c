@@ -56,17 +56,8 @@ static void begin(size_t size) {
     spec_clear(&spec);
 }
 
-static int count_files(void) {
-    int count = 0;
-    DIR *dir = opendir(folder);
-    while (readdir(dir))
-        count++;
-    closedir(dir);
-    return count - 2;
-}
-
 static void end(int files) {
-    ck_assert_int_eq(count_files(), files);
+    ck_assert_int_eq(kit_count_files(folder), files);
     kit_remove_folder(folder);
 }
 
@@ -230,13 +221,13 @@ START_TEST(a_full_disk_changes_nothing) {
     ck_assert_int_eq(bpk_replace(&plan, path, NULL, &written, &diag), -ENOSPC);
     ck_assert_ptr_nonnull(strstr(diag.sentence, "room"));
     check_is_old();
-    ck_assert_int_eq(count_files(), 1);
+    ck_assert_int_eq(kit_count_files(folder), 1);
     /* and once there is room it works */
     ck_assert_int_eq(mount("none", folder, "tmpfs", MS_REMOUNT, "size=4m"), 0);
     ck_assert_int_eq(bpk_replace(&plan, path, NULL, &written, &diag), 0);
     check_is_new(path);
     bpk_plan_clear(&plan);
-    ck_assert_int_eq(count_files(), 1);
+    ck_assert_int_eq(kit_count_files(folder), 1);
     umount2(folder, MNT_DETACH);
     kit_remove_folder(folder);
 }
