@@ -4,6 +4,7 @@
 #include "handles.h"
 #include "nodes.h"
 #include "requests.h"
+#include "snapshots.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,8 +17,8 @@ struct open_file {
     bool is_text;
     bool for_writing;
     atomic_bool wrote; /* since the last flush */
-    bool has_snapshot;
-    struct bpk_outbuf snapshot; /* of a composed text: what it said at the open */
+    struct bpk_mount *mount;
+    struct bpk_snapshot *snapshot; /* of a text: what it said at the open; NULL for others */
 };
 
 static struct open_file *handle_of(const struct fuse_file_info *fi) {
@@ -25,11 +26,15 @@ static struct open_file *handle_of(const struct fuse_file_info *fi) {
 }
 
 static void clear_file(struct bpk_handle *handle) {
-    bpk_outbuf_clear(&((struct open_file *)handle)->snapshot);
+    struct open_file *file = (struct open_file *)handle;
+    bpk_snapshot_drop(file->mount, file->snapshot);
 }
 
 static struct open_file *new_handle(struct bpk_mount *mount) {
-    return bpk_handle_new(mount, sizeof(struct open_file), clear_file);
+    struct open_file *handle = bpk_handle_new(mount, sizeof(struct open_file), clear_file);
+    if (handle)
+        handle->mount = mount;
+    return handle;
 }
 
 static void free_handle(struct bpk_mount *mount, struct open_file *handle) {
@@ -49,10 +54,8 @@ static int open_edited(struct bpk_mount *mount, const struct bpk_node *node, int
         handle->wrote = true;
     }
     handle->is_text = bpk_edits_is_text(mount->edits, &place);
-    if (r == 0 && handle->is_text) {
-        r = bpk_edits_text(mount->edits, &place, &handle->snapshot);
-        handle->has_snapshot = r == 0;
-    }
+    if (r == 0 && handle->is_text)
+        r = bpk_snapshot_take(mount, node, &handle->snapshot);
     if (r == 0)
         bpk_edits_opened(mount->edits, &place, handle->for_writing);
     return r;
@@ -67,18 +70,14 @@ static int open_node(struct bpk_mount *mount, const struct bpk_node *node, int f
         return open_edited(mount, node, flags, handle);
     if (handle->for_writing && !mount->edits)
         return -EROFS;
-    if (node->kind == BPK_NODE_COMMAND) {
-        handle->has_snapshot = true;
-        bpk_control_outcome(mount, &handle->snapshot);
-        return handle->snapshot.failed ? -ENOMEM : 0;
-    }
+    if (node->kind == BPK_NODE_COMMAND)
+        return bpk_snapshot_take(mount, node, &handle->snapshot);
     if (handle->for_writing)
         return -EACCES;
     if (!bpk_node_is_text(node))
         return 0;
     handle->is_text = true;
-    handle->has_snapshot = true;
-    return bpk_node_text(mount, node, &handle->snapshot);
+    return bpk_snapshot_take(mount, node, &handle->snapshot);
 }
 
 void bpk_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
@@ -166,6 +165,24 @@ static void read_snapshot(fuse_req_t req, const struct bpk_outbuf *text, size_t 
     (void)fuse_reply_buf(req, buffer, left);
 }
 
+/* A text without bytes of its own. If it had some when it was opened, what it says is composed only
+ * now. */
+static void read_composed(fuse_req_t req, const struct bpk_node *node,
+                          const struct open_file *handle, size_t size, off_t offset) {
+    struct bpk_snapshot *fresh;
+    if (handle->snapshot && handle->snapshot->text.len > 0) {
+        read_snapshot(req, &handle->snapshot->text, size, offset);
+        return;
+    }
+    int r = bpk_snapshot_take(handle->mount, node, &fresh);
+    if (r < 0) {
+        bpk_reply_error(req, r);
+        return;
+    }
+    read_snapshot(req, &fresh->text, size, offset);
+    bpk_snapshot_drop(handle->mount, fresh);
+}
+
 void bpk_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
                  struct fuse_file_info *fi) {
     struct bpk_node node;
@@ -174,8 +191,8 @@ void bpk_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
     if (!bpk_find_node(req, ino, &node))
         return;
     bool edited = mount->edits && bpk_node_is_editable(&node);
-    if (handle->has_snapshot && !edited) {
-        read_snapshot(req, &handle->snapshot, size, offset);
+    if (handle->snapshot && !edited) {
+        read_snapshot(req, &handle->snapshot->text, size, offset);
         return;
     }
     void *buffer = bpk_thread_buffer(size);
@@ -186,7 +203,7 @@ void bpk_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
         struct bpk_place place = bpk_node_place(mount, &node, name);
         r = bpk_edits_read(mount->edits, &place, (uint64_t)offset, buffer, size, &n);
         if (r == -ENODATA) {
-            read_snapshot(req, &handle->snapshot, size, offset);
+            read_composed(req, &node, handle, size, offset);
             return;
         }
         bpk_node_note_change(mount, r);

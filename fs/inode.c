@@ -114,9 +114,13 @@ static int lookup_fixed(const struct fixed_entry *entry, const char *name,
     return -ENOENT;
 }
 
+/* The cursor is whatever the reader of the folder seeked to. */
 static bool next_fixed(const struct fixed_entry *entries, uint64_t *cursor,
                        char ret_name[BPK_FILE_NAME_BUF], struct bpk_node *ret_node) {
-    while (entries[*cursor].name) {
+    uint64_t count = 0;
+    while (entries[count].name)
+        count++;
+    while (*cursor < count) {
         const struct fixed_entry *entry = &entries[(*cursor)++];
         if (!entry->listed)
             continue;

@@ -109,18 +109,22 @@ static int mount_and_serve(struct fuse_args *args, const struct bpk_options *opt
     return status;
 }
 
-/* libfuse's own messages, under our name. */
+/* libfuse's own messages, under our name. It prints a line in pieces. */
 static void log_fuse(enum fuse_log_level level, const char *format, va_list args) {
-    char message[512];
-    (void)vsnprintf(message, sizeof(message), format, args);
+    static char line[512];
+    static size_t used;
     if (level >= FUSE_LOG_INFO) { /* -d */
-        (void)fputs(message, stderr);
+        (void)vfprintf(stderr, format, args);
         return;
     }
-    size_t len = strlen(message);
-    if (len > 0 && message[len - 1] == '\n')
-        message[len - 1] = '\0';
-    bpk_log("%s", strncmp(message, "fuse: ", 6) == 0 ? message + 6 : message);
+    int n = vsnprintf(line + used, sizeof(line) - used, format, args);
+    used = n < 0 || (size_t)n >= sizeof(line) - used ? sizeof(line) - 1 : used + (size_t)n;
+    if (used == 0 || (line[used - 1] != '\n' && used < sizeof(line) - 1))
+        return;
+    if (line[used - 1] == '\n')
+        line[used - 1] = '\0';
+    bpk_log("%s", strncmp(line, "fuse: ", 6) == 0 ? line + 6 : line);
+    used = 0;
 }
 
 int main(int argc, char **argv) {
@@ -143,5 +147,9 @@ int main(int argc, char **argv) {
     }
     bpk_options_clear(&options);
     fuse_opt_free_args(&args);
+    if ((options.show_help || options.show_version) && (fflush(stdout) != 0 || ferror(stdout))) {
+        bpk_log("cannot write: %s", strerror(errno));
+        status = EXIT_REFUSED;
+    }
     return status;
 }

@@ -50,6 +50,8 @@ static int derive(struct bpk_mount *mount, const struct bpk_options *options) {
     set_attributes(mount, options);
     mount->xattr = options->xattr;
     (void)pthread_mutex_init(&mount->handles_lock, NULL);
+    (void)pthread_mutex_init(&mount->sizes_lock, NULL);
+    (void)pthread_mutex_init(&mount->snapshots_lock, NULL);
     (void)pthread_mutex_init(&mount->tree_lock, NULL);
     (void)pthread_mutex_init(&mount->status_lock, NULL);
     return 0;
@@ -92,7 +94,7 @@ void bpk_mount_close(struct bpk_mount *mount) {
     bpk_names_free(mount->tensor_names);
     bpk_names_free(mount->key_names);
     bpk_pack_unref(mount->pack);
-    bpk_outbuf_clear(&mount->status);
+    bpk_outbuf_clear(&mount->faults);
     free(mount->pack_path);
     free(mount->real_path);
     *mount = (struct bpk_mount){0};

@@ -11,6 +11,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+/* metadata.json, scalars.json, index.tsv */
+enum { BPK_SNAPSHOTS = 3 };
+
 struct bpk_mount {
     struct bpk_pack *pack;        /* as it was mounted; numbers of files come from it */
     struct bpk_edits *edits;      /* NULL: read-only */
@@ -34,16 +37,21 @@ struct bpk_mount {
     mode_t file_mode; /* permission bits */
     mode_t folder_mode;
 
-    /* sizes of the texts that take time to compose; 0: not known yet */
-    atomic_uint_least64_t metadata_size;
-    atomic_uint_least64_t scalars_size;
-    atomic_uint_least64_t index_size;
+    pthread_mutex_t sizes_lock;
+    struct bpk_text_size {   /* of texts that take time to compose; guarded by sizes_lock */
+        uint64_t generation; /* of the edits, plus 1 */
+        uint64_t size;
+    } sizes[BPK_SNAPSHOTS];
+
+    pthread_mutex_t snapshots_lock;
+    struct bpk_snapshot *snapshots[BPK_SNAPSHOTS]; /* see snapshots.h; guarded by snapshots_lock */
 
     atomic_bool told_of_change; /* that the pack was changed underneath: said once */
 
-    char last_error[512];        /* why the last commit failed, or ""; guarded by status_lock */
-    pthread_mutex_t status_lock; /* guards `status`, of read-only mounts */
-    struct bpk_outbuf status;    /* status.json, composed when first asked for */
+    char last_error[512]; /* why the last commit failed, or ""; guarded by status_lock */
+    pthread_mutex_t status_lock;
+    bool checked;             /* `faults` are those of `pack`; guarded by status_lock */
+    struct bpk_outbuf faults; /* as status.json lists them; guarded by status_lock */
 };
 
 /* Opens the pack and everything that is derived from it. A message is printed on failure.

@@ -60,33 +60,38 @@ int bpk_node_text(struct bpk_mount *mount, const struct bpk_node *node,
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
 /* Where the size of a text is kept that takes long to compose, or NULL. */
-static atomic_uint_least64_t *kept_size(struct bpk_mount *mount, const struct bpk_node *node) {
+static struct bpk_text_size *kept_size(struct bpk_mount *mount, const struct bpk_node *node) {
     switch (node->kind) {
     case BPK_NODE_METADATA_JSON:
-        return &mount->metadata_size;
+        return &mount->sizes[0];
     case BPK_NODE_SCALARS_JSON:
-        return &mount->scalars_size;
+        return &mount->sizes[1];
     case BPK_NODE_INDEX_TSV:
-        return mount->edits ? NULL : &mount->index_size;
+        return &mount->sizes[2];
     default:
         return NULL;
     }
 }
 
 static int text_size(struct bpk_mount *mount, const struct bpk_node *node, uint64_t *ret_size) {
-    atomic_uint_least64_t *kept = kept_size(mount, node);
-    uint64_t size = kept ? atomic_load_explicit(kept, memory_order_relaxed) : 0;
-    if (size == 0) {
-        struct bpk_outbuf out = {.counting = true};
-        int r = compose(mount, node, &out);
-        if (r < 0)
-            return r;
-        size = out.len;
-        if (kept)
-            atomic_store_explicit(kept, size, memory_order_relaxed);
+    uint64_t generation = 1 + (mount->edits ? bpk_edits_generation(mount->edits) : 0);
+    struct bpk_text_size *kept = kept_size(mount, node);
+    struct bpk_outbuf counter = {.counting = true};
+    if (!kept) {
+        int r = compose(mount, node, &counter);
+        *ret_size = counter.len;
+        return r;
     }
-    *ret_size = size;
-    return 0;
+    int r = 0;
+    pthread_mutex_lock(&mount->sizes_lock);
+    if (kept->generation != generation) {
+        r = compose(mount, node, &counter);
+        if (r == 0)
+            *kept = (struct bpk_text_size){generation, counter.len};
+    }
+    *ret_size = kept->size;
+    pthread_mutex_unlock(&mount->sizes_lock);
+    return r;
 }
 
 static int node_size(struct bpk_mount *mount, const struct bpk_node *node, uint64_t *ret_size) {

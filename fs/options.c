@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EXIT_USAGE = 2 };
+enum { EXIT_USAGE = 2, MAX_SECONDS = 365 * 24 * 3600 };
 
 #define OPTION(text, member)                                                                       \
     { text, offsetof(struct bpk_options, member), 1 }
@@ -104,6 +104,8 @@ static const char *interpret(struct bpk_options *options) {
         return "edits= wants 'discard'";
     if (options->chown && strcmp(options->chown, "ignore") != 0)
         return "chown= wants 'ignore'";
+    if (options->grace > MAX_SECONDS || options->commit_after > MAX_SECONDS)
+        return "grace= and commit= want seconds, up to a year";
     options->open.salvage = options->salvage;
     if (options->layout) {
         options->open.force_layout = true;

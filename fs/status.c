@@ -86,6 +86,30 @@ static void out_time(struct bpk_outbuf *out, time_t when) {
         bpk_json_cstring(out, text);
 }
 
+/* The faults of the pack itself, looked for once: it may read the padding of the whole pack. What
+ * we wrote ourselves has none. */
+static int add_pack_problems(struct bpk_mount *mount, const struct bpk_pack *base,
+                             struct problem_list *list) {
+    if (base != mount->pack)
+        return 0;
+    if (!mount->checked) {
+        struct problem_list found = {mount, &mount->faults, true};
+        int r = bpk_pack_check(base, add_problem, &found);
+        if (r < 0 || mount->faults.failed) {
+            bpk_outbuf_clear(&mount->faults);
+            return r < 0 ? r : -ENOMEM;
+        }
+        mount->checked = true;
+    }
+    if (mount->faults.len == 0)
+        return 0;
+    if (!list->empty)
+        bpk_out_str(list->out, ",");
+    bpk_out(list->out, mount->faults.text, mount->faults.len);
+    list->empty = false;
+    return 0;
+}
+
 static int compose(struct bpk_mount *mount, struct bpk_outbuf *out) {
     struct bpk_pack *base = mount->edits ? bpk_edits_base(mount->edits) : bpk_pack_ref(mount->pack);
     struct bpk_pack_info info;
@@ -102,11 +126,13 @@ static int compose(struct bpk_mount *mount, struct bpk_outbuf *out) {
     out_paths(mount, "scratch", true, out);
     bpk_out_str(out, ",\n  \"problems\": [");
     struct problem_list list = {mount, out, true};
-    int r = 0;
     if (mount->edits)
         bpk_edits_list(mount->edits, add_edit_problem, &list);
-    if (base == mount->pack) /* what we wrote ourselves has no faults to look for */
-        r = bpk_pack_check(base, add_problem, &list);
+    if (bpk_pack_is_changed(base))
+        add_problem(&list, BPK_NO_TENSOR,
+                    "was changed by somebody else while it is mounted: tensors that were not "
+                    "edited cannot be read");
+    int r = add_pack_problems(mount, base, &list);
     bpk_out_str(out, list.empty ? "]" : "\n  ]");
     bpk_out_str(out, ",\n  \"last_commit\": ");
     out_time(out, mount->edits ? bpk_edits_last_commit(mount->edits) : 0);
@@ -117,20 +143,9 @@ static int compose(struct bpk_mount *mount, struct bpk_outbuf *out) {
     return r == 0 && out->failed ? -ENOMEM : r;
 }
 
-/* Looking for problems may read the padding of the whole pack: a read-only mount does it once. */
 int bpk_status_file(struct bpk_mount *mount, struct bpk_outbuf *out) {
-    int r = 0;
     pthread_mutex_lock(&mount->status_lock);
-    if (mount->edits) {
-        r = compose(mount, out);
-    } else {
-        if (mount->status.len == 0) {
-            r = compose(mount, &mount->status);
-            if (r < 0)
-                bpk_outbuf_clear(&mount->status);
-        }
-        bpk_out(out, mount->status.text, mount->status.len);
-    }
+    int r = compose(mount, out);
     pthread_mutex_unlock(&mount->status_lock);
     return r == 0 && out->failed ? -ENOMEM : r;
 }

@@ -1,6 +1,7 @@
 #include "writable.h"
 
 #include "control.h"
+#include "edit/store.h"
 #include "inode.h"
 #include "log.h"
 #include "requests.h"
@@ -48,11 +49,7 @@ static const char *why_read_only(const struct bpk_mount *mount, bool ignore_owne
 }
 
 static void tell_of_left_edits(const struct bpk_mount *mount) {
-    char path[PATH_MAX];
-    const char *slash = strrchr(mount->real_path, '/');
-    (void)snprintf(path, sizeof(path), "%.*s/.%s.edits", (int)(slash - mount->real_path),
-                   mount->real_path, slash + 1);
-    if (access(path, F_OK) == 0)
+    if (bpk_store_is_there(mount->real_path))
         bpk_log("%s: edits of an earlier mount are waiting; a writable mount has them",
                 mount->pack_path);
 }
@@ -77,14 +74,19 @@ static bool tell_holder(const struct bpk_mount *mount) {
     return found;
 }
 
-/* The former daemon still commits, though its mount is gone: that takes as long as it takes. */
+/* No mount is to be seen, so it is most likely a former daemon that still commits. */
 static int wait_for_holder(const struct bpk_mount *mount) {
-    bpk_log("%s: waiting for the former mount to finish its commit", mount->pack_path);
-    int r;
-    do {
-        r = flock(bpk_pack_fd(mount->pack), LOCK_EX) < 0 ? -errno : 0;
-    } while (r == -EINTR);
-    return r < 0 ? r : -EAGAIN;
+    enum { PATIENCE_SECONDS = 60, TRIES_A_SECOND = 10 };
+    bpk_log("%s: waiting for a former mount to finish its commit", mount->pack_path);
+    for (int i = 0; i < PATIENCE_SECONDS * TRIES_A_SECOND; i++) {
+        if (flock(bpk_pack_fd(mount->pack), LOCK_EX | LOCK_NB) == 0)
+            return -EAGAIN;
+        (void)usleep(1000000 / TRIES_A_SECOND);
+    }
+    bpk_log(
+        "%s: another process still has it locked after %d seconds; '-o ro' mounts it for reading",
+        mount->pack_path, PATIENCE_SECONDS);
+    return -EBUSY;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */

@@ -74,6 +74,20 @@ void bpk_cli_close(struct bpk_cli_pack *pack) {
     *pack = (struct bpk_cli_pack){0};
 }
 
+/* The tensor that is shown as `name`: for what neither spelling leads to. */
+static int find_shown(const struct bpk_cli_pack *pack, struct bpk_str name, uint32_t *ret_index) {
+    for (uint32_t i = 0; i < pack->info.tensors; i++) {
+        _cleanup_outbuf_ struct bpk_outbuf shown = {0};
+        bpk_cli_show_name(pack, i, &shown);
+        if (!shown.failed && shown.len == name.len &&
+            memcmp(shown.text, name.bytes, name.len) == 0) {
+            *ret_index = i;
+            return 0;
+        }
+    }
+    return -ENOENT;
+}
+
 int bpk_cli_find(const struct bpk_cli_pack *pack, const char *name, uint32_t *ret_index) {
     struct bpk_str file = {name, strlen(name)};
     if (bpk_names_find(pack->names, file, ret_index) == 0)
@@ -82,9 +96,10 @@ int bpk_cli_find(const struct bpk_cli_pack *pack, const char *name, uint32_t *re
     if (!decoded)
         return -ENOMEM;
     int len = bpk_name_decode(file, decoded);
-    if (len < 0)
-        return -ENOENT;
-    return bpk_pack_find_tensor(pack->pack, (struct bpk_str){decoded, (size_t)len}, ret_index);
+    if (len >= 0 &&
+        bpk_pack_find_tensor(pack->pack, (struct bpk_str){decoded, (size_t)len}, ret_index) == 0)
+        return 0;
+    return memchr(name, '%', file.len) ? find_shown(pack, file, ret_index) : -ENOENT;
 }
 
 void bpk_cli_show_name(const struct bpk_cli_pack *pack, uint32_t index, struct bpk_outbuf *out) {

@@ -1,9 +1,12 @@
 /* bpk info: a pack at a glance. */
 #include "cli/cli.h"
+#include "pack/text.h"
 #include "view/json.h"
 #include "view/maps.h"
 
 #include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 /* The list of problems under way, as JSON strings or as lines. */
@@ -42,7 +45,10 @@ static const char *layout_name(const struct bpk_pack_info *info) {
 
 static int write_json(const struct bpk_cli_pack *pack, struct bpk_outbuf *out) {
     bpk_out_str(out, "{\n  \"path\": ");
-    bpk_json_cstring(out, pack->path);
+    char path[PATH_MAX];
+    (void)snprintf(path, sizeof(path), "%s", pack->path);
+    bpk_text_make_utf8(path);
+    bpk_json_cstring(out, path);
     bpk_out_str(out, ",\n  \"version\": ");
     bpk_out_u64(out, pack->info.version);
     bpk_out_str(out, ",\n  \"layout\": ");

@@ -1,5 +1,6 @@
 /* bpk ls: the tensors of a pack. */
 #include "cli/cli.h"
+#include "pack/util.h"
 #include "view/index.h"
 #include "view/json.h"
 #include "view/sidecar.h"
@@ -11,14 +12,14 @@
 
 enum style { SHORT, LONG, JSON };
 
-/* A pattern matches a file name as the shell would, but "*" also a leading dot and any slash. */
-static bool matches(const struct bpk_cli_pack *pack, uint32_t index, int patterns, char **pattern) {
+/* A pattern matches a file name as the shell would, but "*" also a leading dot and any slash. One
+ * that is a name as we show it is that tensor (`exact`). */
+static bool matches(const struct bpk_cli_pack *pack, uint32_t index, int patterns, char **pattern,
+                    const uint32_t *exact) {
     char file[BPK_FILE_NAME_BUF];
-    uint32_t exact;
     bpk_names_file(pack->names, index, file);
     for (int i = 0; i < patterns; i++)
-        if (fnmatch(pattern[i], file, 0) == 0 ||
-            (bpk_cli_find(pack, pattern[i], &exact) == 0 && exact == index))
+        if (fnmatch(pattern[i], file, 0) == 0 || exact[i] == index)
             return true;
     return patterns == 0;
 }
@@ -90,6 +91,14 @@ static bool print_all(const struct bpk_cli_pack *pack, enum style style, int pat
                       char **pattern) {
     enum { FLUSH_AT = 1 << 20 };
     struct bpk_outbuf out = {0};
+    _cleanup_free_ uint32_t *exact = calloc((size_t)patterns + 1, sizeof(*exact));
+    if (!exact) {
+        bpk_cli_error(NULL, "out of memory");
+        return false;
+    }
+    for (int i = 0; i < patterns; i++)
+        if (bpk_cli_find(pack, pattern[i], &exact[i]) < 0)
+            exact[i] = BPK_NO_TENSOR;
     bool any = false;
     bool good = true;
     if (style == JSON)
@@ -99,7 +108,7 @@ static bool print_all(const struct bpk_cli_pack *pack, enum style style, int pat
                                           "PARAM_ID              NAME\n"
                                         : "DTYPE     SHAPE                  BYTES  NAME\n");
     for (uint32_t i = 0; i < pack->info.tensors && good; i++) {
-        if (!matches(pack, i, patterns, pattern))
+        if (!matches(pack, i, patterns, pattern, exact))
             continue;
         if (style == JSON) {
             bpk_out_str(&out, any ? ",\n  " : "\n  ");

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "cli/live.h"
 
+#include "edit/store.h"
 #include "pack/fusermount.h"
 #include "pack/util.h"
 
@@ -73,17 +74,6 @@ static void wait_for_end(int pidfd) {
         ;
 }
 
-/* What the daemon left beside the pack, which says how it ended. */
-static bool has_edits_left(const char *pack) {
-    char path[PATH_MAX];
-    struct stat attr;
-    const char *slash = strrchr(pack, '/');
-    if (!slash)
-        return false;
-    (void)snprintf(path, sizeof(path), "%.*s/.%s.edits", (int)(slash - pack), pack, slash + 1);
-    return stat(path, &attr) == 0;
-}
-
 static int unmount(const char *mountpoint, const struct bpk_status *status) {
     _cleanup_close_ int pidfd = open_pidfd(status->pid);
     int r = bpk_unmount(mountpoint, false);
@@ -95,7 +85,7 @@ static int unmount(const char *mountpoint, const struct bpk_status *status) {
     }
     if (pidfd >= 0)
         wait_for_end(pidfd);
-    if (!status->read_only && has_edits_left(status->pack)) {
+    if (!status->read_only && bpk_store_is_there(status->pack)) {
         bpk_cli_error(mountpoint, "edits that are not in the pack are kept beside it; the next "
                                   "mount has them again, 'bpk recover' shows them");
         return BPK_EXIT_EDITS_LEFT;

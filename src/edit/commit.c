@@ -266,12 +266,13 @@ int bpk_edits_commit(struct bpk_edits *edits, enum bpk_commit_mode mode,
         return r;
     if (something) {
         struct bpk_replace_options options = {
+            .folder = edits->parent, /* its path may lead into the mount itself */
             .ignore_owner = edits->ignore_owner,
             .before_publish = before_publish,
             .context = &commit,
         };
         struct bpk_written written = {0};
-        r = bpk_replace(&plan, edits->path, &options, &written, diag);
+        r = bpk_replace(&plan, strrchr(edits->path, '/') + 1, &options, &written, diag);
         if (written.published) {
             int taken = take_over(&commit, plan.keeps_data);
             r = r < 0 ? r : taken;

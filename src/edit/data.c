@@ -219,10 +219,25 @@ int bpk_edits_readlink(struct bpk_edits *edits, uint64_t number, struct bpk_outb
 
 /* ---- attributes ------------------------------------------------------------------------------ */
 
+/* Where the size of a text is kept that takes long to compose; NULL for others. */
+static struct bpk_kept_size *kept_size(struct bpk_edits *edits, enum bpk_folder folder,
+                                       const char *name) {
+    if (folder != BPK_IN_ROOT)
+        return NULL;
+    return &edits->kept_sizes[strcmp(name, "scalars.json") == 0];
+}
+
 static int stat_text(struct bpk_edits *edits, enum bpk_folder folder, const char *name,
                      uint64_t *ret_size) {
+    struct bpk_kept_size *kept = kept_size(edits, folder, name);
+    if (kept && kept->generation == edits->generation) {
+        *ret_size = kept->size;
+        return 0;
+    }
     struct bpk_outbuf counter = {.counting = true};
     int r = bpk_state_compose(edits, folder, name, &counter);
+    if (r == 0 && kept)
+        *kept = (struct bpk_kept_size){edits->generation, counter.len};
     *ret_size = counter.len;
     return r;
 }

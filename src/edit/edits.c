@@ -216,6 +216,13 @@ struct bpk_pack *bpk_edits_base(struct bpk_edits *edits) {
     return base;
 }
 
+uint64_t bpk_edits_generation(struct bpk_edits *edits) {
+    pthread_mutex_lock(&edits->lock);
+    uint64_t generation = edits->generation;
+    pthread_mutex_unlock(&edits->lock);
+    return generation;
+}
+
 unsigned bpk_edits_idle_seconds(struct bpk_edits *edits) {
     struct timespec now;
     (void)clock_gettime(CLOCK_MONOTONIC, &now);
@@ -370,6 +377,7 @@ static int discard_entry(struct bpk_edits *edits, struct bpk_entry *entry) {
 
 int bpk_edits_discard(struct bpk_edits *edits) {
     pthread_mutex_lock(&edits->lock);
+    edits->generation++;
     int r = edits->committing ? -EBUSY : 0;
     if (r == 0) {
         struct bpk_entry *entry;

@@ -157,6 +157,9 @@ void bpk_edits_list(struct bpk_edits *edits, bpk_edit_fn *report, void *context)
 /* index.tsv as the edits make it. */
 int bpk_edits_index(struct bpk_edits *edits, struct bpk_outbuf *out);
 
+/* A number that is another one after every change, commit and discard. */
+uint64_t bpk_edits_generation(struct bpk_edits *edits);
+
 /* Seconds since the last change. */
 unsigned bpk_edits_idle_seconds(struct bpk_edits *edits);
 

@@ -341,13 +341,18 @@ static int gather_scalars(const struct bpk_commit *commit, struct bpk_plan *plan
         plan->scalar_count = 0;
     if (commit->empties_scalars || !commit->edits->has_scalars)
         return 0;
-    free(plan->scalars);
-    plan->scalars = calloc(scalars->count + 1, sizeof(*plan->scalars));
-    plan->scalar_count = scalars->count;
-    if (!plan->scalars)
+    struct bpk_scalar *all = calloc(scalars->count + plan->scalar_count + 1, sizeof(*all));
+    if (!all)
         return -ENOMEM;
-    if (scalars->count > 0)
-        memcpy(plan->scalars, scalars->scalars, scalars->count * sizeof(*plan->scalars));
+    size_t count = scalars->count;
+    if (count > 0)
+        memcpy(all, scalars->scalars, count * sizeof(*all));
+    for (size_t i = 0; i < plan->scalar_count; i++) /* scalars.json cannot show these */
+        if (memchr(plan->scalars[i].name.bytes, '\0', plan->scalars[i].name.len))
+            all[count++] = plan->scalars[i];
+    free(plan->scalars);
+    plan->scalars = all;
+    plan->scalar_count = count;
     return bpk_plan_own_scalars(plan);
 }
 

@@ -41,6 +41,7 @@ int bpk_state_set_base(struct bpk_edits *edits, struct bpk_pack *pack) {
         return r;
     bpk_names_free(edits->tensor_names);
     bpk_names_free(edits->key_names);
+    edits->generation++;
     struct bpk_pack *old = edits->base;
     edits->tensor_names = edits->prepared.tensor_names;
     edits->key_names = edits->prepared.key_names;

@@ -172,6 +172,7 @@ int bpk_record_begin(struct bpk_edits *edits, size_t room) {
     struct timespec now;
     (void)clock_gettime(CLOCK_MONOTONIC, &now);
     edits->last_change = now.tv_sec;
+    edits->generation++;
     r = bpk_store_create(&edits->store, &edits->base_id);
     return r < 0 ? r : bpk_store_reserve(&edits->store, room + ROOM_FOR_ONE);
 }

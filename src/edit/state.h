@@ -132,6 +132,12 @@ struct bpk_edits {
     size_t stale_count;
     size_t stale_capacity;
 
+    /* sizes of metadata.json and scalars.json as composed, while nothing changes */
+    struct bpk_kept_size {
+        uint64_t generation;
+        uint64_t size;
+    } kept_sizes[2];
+    uint64_t generation; /* counts changes, commits and discards; from 1 */
     time_t last_commit;
     time_t last_change; /* CLOCK_MONOTONIC */
     bool committing;

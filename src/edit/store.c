@@ -56,20 +56,33 @@ static struct head make_head(const struct bpk_base_id *base) {
 
 /* ---- the folder ------------------------------------------------------------------------------ */
 
-int bpk_store_init(struct bpk_store *store, int parent, const char *pack_name) {
-    *store = (struct bpk_store){.parent = parent, .folder = -1, .journal = -1};
+/* The edits folder's name, cut with a hash where it would be too long. NULL: out of memory. */
+static char *folder_name(const char *pack_name) {
     size_t len = strlen(pack_name);
+    char *name = NULL;
     int n;
     if (len + sizeof("..edits") <= NAME_MAX)
-        n = asprintf(&store->name, ".%s.edits", pack_name);
+        n = asprintf(&name, ".%s.edits", pack_name);
     else
-        n = asprintf(&store->name, ".%.200s.%016llx.edits", pack_name,
+        n = asprintf(&name, ".%.200s.%016llx.edits", pack_name,
                      (unsigned long long)XXH3_64bits(pack_name, len));
-    if (n < 0) {
-        store->name = NULL;
-        return -ENOMEM;
-    }
-    return 0;
+    return n < 0 ? NULL : name;
+}
+
+int bpk_store_init(struct bpk_store *store, int parent, const char *pack_name) {
+    *store = (struct bpk_store){.parent = parent, .folder = -1, .journal = -1};
+    store->name = folder_name(pack_name);
+    return store->name ? 0 : -ENOMEM;
+}
+
+bool bpk_store_is_there(const char *path) {
+    struct stat attr;
+    const char *slash = strrchr(path, '/');
+    _cleanup_free_ char *name = slash ? folder_name(slash + 1) : NULL;
+    _cleanup_free_ char *whole = NULL;
+    if (!name || asprintf(&whole, "%.*s/%s", (int)(slash - path), path, name) < 0)
+        return false;
+    return stat(whole, &attr) == 0;
 }
 
 static bool is_ours(const struct stat *attr) {

@@ -52,6 +52,9 @@ struct bpk_store {
 /* Prepares for the pack `pack_name` in `parent` (borrowed until close). Makes nothing. */
 int bpk_store_init(struct bpk_store *store, int parent, const char *pack_name);
 
+/* Whether there is an edits folder beside the pack at `path` (absolute, links followed). */
+bool bpk_store_is_there(const char *path);
+
 /* Opens an edits folder that is there: -ENOENT if none is, -EPERM with `diag` if it is not ours to
  * trust (other owner, writable by others, a link). */
 int bpk_store_open(struct bpk_store *store, struct bpk_diag *diag);

@@ -91,21 +91,30 @@ static int create_temp(struct bpk_atomic_file *file) {
     return -errno;
 }
 
-int bpk_atomic_begin(const char *path, const struct stat *old, struct bpk_atomic_file *ret_file,
-                     struct bpk_diag *diag) {
+int bpk_atomic_begin_at(int folder, const char *name, const struct stat *old,
+                        struct bpk_atomic_file *ret_file, struct bpk_diag *diag) {
     struct bpk_atomic_file file = {.folder = -1, .fd = -1, .has_old = old != NULL};
     if (old)
         file.old = *old;
-    int r = bpk_open_folder(path, &file.folder, &file.name);
-    if (r < 0)
-        return fail(diag, r, "cannot open the folder");
-    r = create_temp(&file);
+    file.folder = fcntl(folder, F_DUPFD_CLOEXEC, 3);
+    file.name = strdup(name);
+    int r = file.folder < 0 ? -errno : file.name ? create_temp(&file) : -ENOMEM;
     if (r < 0) {
         bpk_atomic_end(&file);
         return fail(diag, r, "cannot make a temporary file beside it");
     }
     *ret_file = file;
     return 0;
+}
+
+int bpk_atomic_begin(const char *path, const struct stat *old, struct bpk_atomic_file *ret_file,
+                     struct bpk_diag *diag) {
+    _cleanup_close_ int folder = -1;
+    _cleanup_free_ char *name = NULL;
+    int r = bpk_open_folder(path, &folder, &name);
+    if (r < 0)
+        return fail(diag, r, "cannot open the folder");
+    return bpk_atomic_begin_at(folder, name, old, ret_file, diag);
 }
 
 /* ---- seal ------------------------------------------------------------------------------------ */

@@ -36,6 +36,10 @@ int bpk_open_folder(const char *path, int *ret_folder, char **ret_name);
 int bpk_atomic_begin(const char *path, const struct stat *old, struct bpk_atomic_file *ret_file,
                      struct bpk_diag *diag);
 
+/* The same for `name` in an open folder, whatever its path leads to by now. */
+int bpk_atomic_begin_at(int folder, const char *name, const struct stat *old,
+                        struct bpk_atomic_file *ret_file, struct bpk_diag *diag);
+
 /* Owner, group, mode, user attributes, ACL of `from` (an fd; -1: mode 0666 less the umask), then
  * fsync. `ignore_owner`: an owner that cannot be given is left out. */
 int bpk_atomic_seal(struct bpk_atomic_file *file, int from, bool ignore_owner,

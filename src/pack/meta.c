@@ -22,7 +22,8 @@ struct table {
     size_t count;
     size_t capacity;
     size_t item_size;
-    bool sorted; /* strictly ascending so far */
+    bool sorted;    /* strictly ascending so far */
+    size_t dropped; /* equal to the one before, which they replaced */
 };
 
 struct parser {
@@ -81,7 +82,7 @@ static int compare_items(const void *a, const void *b, void *block) {
 /* Sorts by key and keeps the last of equal keys. Returns how many were dropped. */
 static size_t table_finish(struct table *table, uint8_t *block) {
     if (table->sorted || table->count == 0)
-        return 0;
+        return table->dropped;
     qsort_r(table->items, table->count, table->item_size, compare_items, block);
     char *items = table->items;
     size_t kept = 0;
@@ -91,7 +92,7 @@ static size_t table_finish(struct table *table, uint8_t *block) {
             continue;
         memmove(items + kept++ * table->item_size, items + i * table->item_size, table->item_size);
     }
-    size_t dropped = table->count - kept;
+    size_t dropped = table->dropped + table->count - kept;
     table->count = kept;
     return dropped;
 }

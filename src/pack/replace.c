@@ -60,11 +60,14 @@ int bpk_replace(struct bpk_plan *plan, const char *path, const struct bpk_replac
     static const struct bpk_replace_options defaults = {0};
     struct bpk_atomic_file file;
     struct bpk_written written = {0};
-    bool replaces = plan->base && !(options && options->new_file);
-    int r = bpk_atomic_begin(path, replaces ? &plan->base->stat : NULL, &file, diag);
+    if (!options)
+        options = &defaults;
+    const struct stat *old = plan->base && !options->new_file ? &plan->base->stat : NULL;
+    int r = options->folder > 0 ? bpk_atomic_begin_at(options->folder, path, old, &file, diag)
+                                : bpk_atomic_begin(path, old, &file, diag);
     if (r < 0)
         return r;
-    r = fill(plan, &file, options ? options : &defaults, &written, diag);
+    r = fill(plan, &file, options, &written, diag);
     if (r == 0)
         r = bpk_atomic_publish(&file, diag);
     written.published = file.published;

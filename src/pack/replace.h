@@ -7,6 +7,8 @@
 #include "pack/writer.h"
 
 struct bpk_replace_options {
+    /* If not 0: `path` is a bare name in this open folder. */
+    int folder;
     bool new_file;     /* `path` is another file, which must not be there yet */
     bool ignore_owner; /* an owner that cannot be given is left out */
     struct bpk_progress progress;

@@ -72,6 +72,8 @@ void bpk_scalars_object(struct bpk_outbuf *out, const struct bpk_pack *pack, uns
     for (uint32_t i = 0; i < info.scalars; i++) {
         struct bpk_scalar scalar;
         bpk_pack_scalar(pack, i, &scalar);
+        if (memchr(scalar.name.bytes, '\0', scalar.name.len))
+            continue;
         bpk_map_key(&writer, scalar.name);
         bpk_scalar_value(out, &scalar);
     }

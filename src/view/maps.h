@@ -5,8 +5,8 @@
 #include "bpk.h"
 #include "pack/outbuf.h"
 
-/* The objects alone, one line an entry, `indent` spaces before each line but the first. Metadata
- * keys with a NUL are left out: JSON libraries cannot hold them. */
+/* The objects alone, one line an entry, `indent` spaces before each line but the first. Keys
+ * and names with a NUL are left out: JSON libraries cannot hold them. */
 void bpk_metadata_object(struct bpk_outbuf *out, const struct bpk_pack *pack, unsigned indent);
 
 /* {"epoch": {"UInt": 3}, …} */
