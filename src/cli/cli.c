@@ -121,14 +121,25 @@ void bpk_cli_show_name(const struct bpk_cli_pack *pack, uint32_t index, struct b
     }
 }
 
+static int output_errno; /* of the first write to stdout that failed */
+
 bool bpk_cli_print(struct bpk_outbuf *out) {
     bool good = !out->failed;
-    if (!good)
+    if (!good) {
         bpk_cli_error(NULL, "out of memory");
-    else if (fwrite(out->text, 1, out->len, stdout) != out->len || fflush(stdout) != 0) {
-        bpk_cli_error(NULL, "cannot write: %s", strerror(errno));
+    } else if (fwrite(out->text, 1, out->len, stdout) != out->len) {
+        output_errno = output_errno ? output_errno : errno;
         good = false;
     }
     bpk_outbuf_clear(out);
     return good;
+}
+
+int bpk_cli_finish(int status) {
+    if (fflush(stdout) != 0 && output_errno == 0)
+        output_errno = errno;
+    if (output_errno == 0 && !ferror(stdout))
+        return status;
+    bpk_cli_error(NULL, "cannot write: %s", strerror(output_errno ? output_errno : EIO));
+    return status == BPK_EXIT_OK ? BPK_EXIT_FAILED : status;
 }

@@ -60,7 +60,10 @@ int bpk_cli_find(const struct bpk_cli_pack *pack, const char *name, uint32_t *re
 /* The tensor's file name as it is shown: what must not reach a terminal is percent-encoded too. */
 void bpk_cli_show_name(const struct bpk_cli_pack *pack, uint32_t index, struct bpk_outbuf *out);
 
-/* Writes all to stdout and clears the buffer; false, with a message, if that failed. */
+/* Prints all and clears the buffer; false if that failed, which bpk_cli_finish tells of. */
 bool bpk_cli_print(struct bpk_outbuf *out);
+
+/* The end of every verb: what was printed must have got out. Returns the exit status. */
+int bpk_cli_finish(int status);
 
 #endif

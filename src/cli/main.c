@@ -3,7 +3,6 @@
 
 #include "pack/util.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,14 +22,6 @@ static void print_help(FILE *to) {
                       "    --help, --version\n\nSee bpk(1).\n");
 }
 
-/* What was printed must have got out. */
-static int finish(int status) {
-    if (fflush(stdout) == 0 && !ferror(stdout))
-        return status;
-    bpk_cli_error(NULL, "cannot write: %s", strerror(errno));
-    return status == BPK_EXIT_OK ? BPK_EXIT_FAILED : status;
-}
-
 int main(int argc, char **argv) {
     if (argc < 2) {
         print_help(stderr);
@@ -38,11 +29,11 @@ int main(int argc, char **argv) {
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         print_help(stdout);
-        return finish(BPK_EXIT_OK);
+        return bpk_cli_finish(BPK_EXIT_OK);
     }
     if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
         printf("bpk %s\n", BPK_VERSION_TEXT);
-        return finish(BPK_EXIT_OK);
+        return bpk_cli_finish(BPK_EXIT_OK);
     }
     for (size_t i = 0; i < BPK_ARRAY_LEN(verbs); i++) {
         if (strcmp(argv[1], verbs[i]->name) != 0)
@@ -50,11 +41,11 @@ int main(int argc, char **argv) {
         if (argc == 3 && strcmp(argv[2], "--help") == 0) {
             printf("usage: bpk %s %s\n\n%s\n", verbs[i]->name, verbs[i]->arguments,
                    verbs[i]->summary);
-            return finish(BPK_EXIT_OK);
+            return bpk_cli_finish(BPK_EXIT_OK);
         }
         static char program[] = "bpk"; /* what getopt's messages start with */
         argv[1] = program;
-        return finish(verbs[i]->run(argc - 1, argv + 1));
+        return bpk_cli_finish(verbs[i]->run(argc - 1, argv + 1));
     }
     bpk_cli_error(NULL, "'%s' is no verb; see 'bpk --help'", argv[1]);
     return BPK_EXIT_USAGE;

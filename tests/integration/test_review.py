@@ -1,0 +1,160 @@
+"""Places where a mount or bpk once broke: each is a test of its kind."""
+
+import ctypes
+import json
+import os
+import pathlib
+import struct
+
+import pytest
+
+import bpkedit as edit
+import bpkref
+from conftest import BPK, BPKFS, mounted, run
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+@pytest.fixture
+def pack(folder):
+    return edit.make_pack(folder)
+
+
+def names_from(path, offset):
+    """What getdents64 gives after a seek to OFFSET."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.lseek(fd, offset, os.SEEK_SET)
+        buffer = ctypes.create_string_buffer(65536)
+        size = LIBC.syscall(217, fd, buffer, len(buffer))  # getdents64, on x86_64
+        assert size >= 0, os.strerror(ctypes.get_errno())
+        found, at = [], 0
+        while at < size:
+            (length,) = struct.unpack_from("<H", buffer.raw, at + 16)
+            found.append(buffer.raw[at + 19 : at + length].split(b"\0")[0].decode())
+            at += length
+        return found
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.parametrize("options", [("ro",), ()], ids=["ro", "rw"])
+@pytest.mark.parametrize("place", ["", ".bpkfs", "tensors", "metadata", "tree"])
+def test_seek_anywhere_in_a_listing(pack, place, options):
+    with mounted(pack, *options) as mount:
+        listed = set(os.listdir(mount.path / place)) | {".", ".."}
+        for offset in [*range(0, 20), 1000, 10**6, 2**32, 2**40 - 1, 2**40, 2**40 + 5, 2**62]:
+            assert set(names_from(mount.path / place, offset)) <= listed, offset
+        assert (mount.path / "scalars.json").read_text()
+
+
+def test_commit_over_the_packs_own_folder(folder):
+    """The path of the pack leads into the mount: the folder that was open before does not."""
+    home = folder / "home"
+    home.mkdir()
+    pack = edit.make_pack(home)
+    result = run(BPKFS, pack, home)
+    assert result.status == 0, result.err
+    (home / "metadata/note").write_text("x")
+    assert run(BPK, "commit", home).status == 0
+    assert run(BPK, "umount", home).status == 0
+    assert bpkref.read(pack).metadata["note"] == "x"
+    assert sorted(path.name for path in home.iterdir()) == [pack.name]
+
+
+@pytest.mark.parametrize("name", [b"b\xc2", b"b\xf0", b"a\xff\xc2.bpk", b"\xe2\x82.bpk"])
+def test_info_of_a_path_that_is_not_utf8(folder, pack, name):
+    odd = os.path.join(os.fsencode(folder), name)
+    pathlib.Path(os.fsdecode(odd)).write_bytes(pack.read_bytes())
+    result = run(BPK, "info", "--json", os.fsdecode(odd))
+    assert result.status == 0 and result.err == ""
+    assert json.loads(result.out)["tensors"] == len(bpkref.read(pack).tensors)
+
+
+def test_names_as_shown_are_taken(folder):
+    """Of a name that is cut and holds what must not reach a terminal, too."""
+    odd = "\u202e" * 100
+    pack = folder / "p.bpk"
+    pack.write_bytes(bpkref.build([(odd, "U8", [2], b"hi", None), ("plain", "U8", [1], b"x", None)], {}, {}))
+    shown = [line.split()[-1] for line in run(BPK, "ls", pack).out.decode().splitlines()[1:]]
+    assert len(shown) == 2 and all(text.isascii() for text in shown)
+    assert [run(BPK, "cat", pack, text).out for text in shown] in ([b"hi", b"x"], [b"x", b"hi"])
+    assert [run(BPK, "ls", pack, text).status for text in shown] == [0, 0]
+
+
+def test_scalar_with_a_nul_survives_a_write(folder):
+    pack = folder / "p.bpk"
+    scalars = {"a": ("UInt", 1), "z\0": ("Bool", True)}
+    pack.write_bytes(bpkref.build([("w", "U8", [1], b"x", None)], {}, scalars))
+    with edit.edited(pack) as mount:
+        text = (mount / "scalars.json").read_text()
+        assert json.loads(text) == {"a": {"UInt": 1}}
+        (mount / "scalars.json").write_text(text.replace("1", "2"))
+        edit.commit(mount)
+    assert bpkref.read(pack).scalars == {"a": ("UInt", 2), "z\0": ("Bool", True)}
+
+
+@pytest.mark.parametrize(
+    "command", [(BPK, "verify"), (BPK, "info"), (BPK, "ls"), (BPK, "--help"), (BPK, "--version"), (BPKFS, "--help")]
+)
+def test_output_that_cannot_be_written(pack, command):
+    arguments = [] if str(command[-1]).startswith("--") else [pack]
+    with open("/dev/full", "wb") as full:
+        result = run(*command, *arguments, stdout=full)
+    assert result.status == 1
+    assert result.err.count("\n") == 1 and "cannot write" in result.err
+
+
+def test_unknown_option_is_one_line(pack, folder):
+    (folder / "mnt").mkdir()
+    result = run(BPKFS, "-o", "nonsense", pack, folder / "mnt")
+    assert result.status == 2
+    assert result.err.startswith("bpkfs: ") and result.err.count("\n") == 1 and "nonsense" in result.err
+
+
+@pytest.mark.parametrize("option", ["grace=-1", "commit=-1", "grace=99999999999"])
+def test_seconds_out_of_range(pack, folder, option):
+    (folder / "mnt").mkdir()
+    result = run(BPKFS, "-o", option, pack, folder / "mnt")
+    assert result.status == 2 and result.err.count("\n") == 1
+
+
+def test_status_tells_of_a_pack_changed_underneath(pack):
+    with mounted(pack, "ro") as mount:
+        assert edit.status(mount)["problems"] == []
+        with open(pack, "ab") as file:
+            file.write(b"x")
+        problems = edit.status(mount)["problems"]
+        assert len(problems) == 1 and "changed" in problems[0]["reason"]
+
+
+def test_runs_of_equal_keys_take_one_place(folder):
+    """Millions of equal keys: the last one counts, and memory stays small."""
+    from bpkwrite import head, raw_pack, text  # pylint: disable=import-outside-toplevel
+
+    count = 3_000_000
+    cbor = head(5, 2) + text("tensors") + head(5, 0) + text("metadata") + head(5, count)
+    cbor += b"\x60\x60" * (count - 1) + b"\x60\x61z"
+    pack = folder / "p.bpk"
+    pack.write_bytes(raw_pack(cbor, b""))
+    result = run(BPK, "info", "--json", pack)
+    assert result.status == 0
+    about = json.loads(result.out)
+    assert about["metadata"] == {"": "z"}
+    assert any(f"{count - 1}" in problem for problem in about["problems"])
+    if not os.environ.get("ASAN_OPTIONS"):
+        assert result.peak <= (64 << 20) + 3 * len(cbor)
+
+
+def test_many_handles_of_one_text(folder):
+    """A large text that many have open is there once."""
+    pack = folder / "p.bpk"
+    pack.write_bytes(bpkref.build([("w", "U8", [1], b"x", None)], {"k": "v" * 5_000_000}, {}))
+    with mounted(pack, "ro") as mount:
+        files = [open(mount.path / "metadata.json", "rb") for _ in range(40)]
+        resident = pathlib.Path(f"/proc/{mount.daemon.pid}/status").read_text()
+        for file in files:
+            file.close()
+    kilobytes = int(resident.split("VmRSS:")[1].split()[0])
+    if not os.environ.get("ASAN_OPTIONS"):
+        assert kilobytes < 60_000
