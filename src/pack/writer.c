@@ -2,6 +2,7 @@
 
 #include "pack/copy.h"
 #include "pack/diag.h"
+#include "pack/io.h"
 
 #include <errno.h>
 #include <string.h>
@@ -138,6 +139,54 @@ static int compare(const struct bpk_plan *plan, const struct bpk_pack *pack,
     return 0;
 }
 
+/* Whether a run of another file than the base's is in the new pack as it is there. */
+static int compare_run(const struct bpk_run *run, const struct bpk_pack *pack, uint64_t at,
+                       struct bpk_diag *diag) {
+    enum { STEP = 32 << 10 };
+    char want[STEP];
+    char got[STEP];
+    for (uint64_t done = 0; done < run->size;) {
+        size_t size = run->size - done < STEP ? (size_t)(run->size - done) : STEP;
+        size_t n;
+        size_t m;
+        int r = bpk_io_pread(run->fd, run->offset + done, want, size, &n);
+        if (r == 0)
+            r = bpk_io_pread(pack->fd, at + done, got, size, &m);
+        if (r < 0)
+            return bpk_diag_set(diag, r, BPK_NO_OFFSET, "cannot read the new pack back: %s",
+                                strerror(-r));
+        if (n != size || m != size || memcmp(want, got, size) != 0)
+            return differs(diag, "an edited tensor's bytes");
+        done += size;
+    }
+    return 0;
+}
+
+/* Reads back what was written from memory. What came from the base is known by its length. */
+static int compare_edited(const struct bpk_plan *plan, const struct bpk_pack *pack,
+                          struct bpk_diag *diag) {
+    for (size_t i = 0; i < plan->tensor_count; i++) {
+        const struct bpk_plan_tensor *t = &plan->tensors[i];
+        uint64_t offset = 0;
+        while (t->next_run && offset < t->size) {
+            struct bpk_run run;
+            int r = t->next_run(t->context, offset, &run);
+            if (r < 0)
+                return bpk_diag_set(diag, r, BPK_NO_OFFSET, "cannot read an edited tensor: %s",
+                                    strerror(-r));
+            if (run.size > t->size - offset)
+                run.size = t->size - offset;
+            bool own = run.fd >= 0 && (!plan->base || run.fd != plan->base->fd);
+            if (own)
+                r = compare_run(&run, pack, plan->data_start + t->start + offset, diag);
+            if (r < 0)
+                return r;
+            offset += run.size;
+        }
+    }
+    return 0;
+}
+
 int bpk_writer_verify(const struct bpk_plan *plan, const char *path, struct bpk_diag *diag) {
     struct bpk_pack *pack;
     /* All that we write is aligned, and a pack without data may be too short to tell. */
@@ -146,6 +195,8 @@ int bpk_writer_verify(const struct bpk_plan *plan, const char *path, struct bpk_
     if (r < 0)
         return r;
     r = compare(plan, pack, diag);
+    if (r == 0)
+        r = compare_edited(plan, pack, diag);
     bpk_pack_unref(pack);
     return r;
 }

@@ -381,6 +381,33 @@ START_TEST(a_tampered_file_is_found) {
     close(fd);
 }
 
+/* Bytes that were written from memory are read back and compared. */
+START_TEST(tampered_data_is_found) {
+    int fd = open_source();
+    char path[TEMP_PATH];
+    struct bpk_diag diag = {0};
+    const struct bpk_run pieces[] = {{fd, 0, SOURCE}};
+    struct runs runs = {pieces, 1, 0};
+    struct bpk_plan_tensor tensors[] = {of_runs("only", &runs, SOURCE)};
+    struct bpk_plan plan = {.tensors = tensors, .tensor_count = 1};
+    int target = open_target(path);
+    write_all(&plan, target, NULL);
+    static const uint64_t places[] = {0, 1, SOURCE / 2, SOURCE - 1};
+    for (int i = 0; i < ROWS(places); i++) {
+        off_t at = (off_t)(plan.data_start + places[i]);
+        char good;
+        ck_assert_int_eq(pread(target, &good, 1, at), 1);
+        char bad = (char)(good ^ 1);
+        ck_assert_int_eq(pwrite(target, &bad, 1, at), 1);
+        ck_assert_int_eq(verify(&plan, path, &diag), -EBADMSG);
+        ck_assert_int_eq(pwrite(target, &good, 1, at), 1);
+        ck_assert_int_eq(verify(&plan, path, &diag), 0);
+    }
+    close(target);
+    close(fd);
+    bpk_outbuf_clear(&plan.head);
+}
+
 int main(void) {
     Suite *suite = suite_create("writer");
     TCase *tc = suite_case(suite, "unedited");
@@ -396,5 +423,6 @@ int main(void) {
     tc = suite_case(suite, "failures");
     tcase_add_test(tc, failures_say_what_they_are);
     tcase_add_test(tc, a_tampered_file_is_found);
+    tcase_add_test(tc, tampered_data_is_found);
     return suite_run(suite);
 }
