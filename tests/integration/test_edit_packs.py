@@ -82,10 +82,8 @@ def test_every_tensor_written_over_itself(copied, name):
     """cp of each file onto itself, through another name."""
     path = copied(name)
     before, data = bpkref.read(path), path.read_bytes()
-    if len(before.tensors) > 200:
-        pytest.skip("one pack of many tensors would do nothing else for seconds")
     with edit.edited(path, log=None) as mount:
-        for file in sorted(mount.tensors.iterdir()):
+        for file in sorted(mount.tensors.iterdir())[:400]:
             copy = file.with_name(f".{file.name[:200]}")
             copy.write_bytes(file.read_bytes())
             copy.rename(file)
