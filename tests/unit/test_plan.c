@@ -181,7 +181,8 @@ static struct bpk_plan plan_from(const struct bpk_plan_tensor *tensors, size_t c
     struct bpk_plan plan = {.tensor_count = count};
     plan.tensors = calloc(count + 1, sizeof(*tensors));
     ck_assert_ptr_nonnull(plan.tensors);
-    memcpy(plan.tensors, tensors, count * sizeof(*tensors));
+    if (count > 0)
+        memcpy(plan.tensors, tensors, count * sizeof(*tensors));
     return plan;
 }
 
