@@ -49,6 +49,16 @@ static int save(struct bpk_mount *mount, const char *path) {
     return r;
 }
 
+static const struct {
+    const char *text;
+    enum bpk_commit_mode mode;
+} commits[] = {
+    {"commit", BPK_COMMIT_ALL},
+    {"commit --valid", BPK_COMMIT_VALID},
+    {"commit --unmount", BPK_COMMIT_ALL_AT_UNMOUNT},
+    {"commit --unmount --valid", BPK_COMMIT_VALID_AT_UNMOUNT},
+};
+
 int bpk_control_run(struct bpk_mount *mount, const char *text, size_t size) {
     char command[PATH_MAX + 16];
     while (size > 0 && (text[size - 1] == '\n' || text[size - 1] == ' '))
@@ -57,10 +67,9 @@ int bpk_control_run(struct bpk_mount *mount, const char *text, size_t size) {
         return -EINVAL;
     memcpy(command, text, size);
     command[size] = '\0';
-    if (strcmp(command, "commit") == 0)
-        return commit(mount, BPK_COMMIT_ALL);
-    if (strcmp(command, "commit --valid") == 0)
-        return commit(mount, BPK_COMMIT_VALID);
+    for (size_t i = 0; i < sizeof(commits) / sizeof(commits[0]); i++)
+        if (strcmp(command, commits[i].text) == 0)
+            return commit(mount, commits[i].mode);
     if (strcmp(command, "discard") == 0)
         return discard(mount);
     if (strncmp(command, "save ", 5) == 0)
@@ -76,7 +85,7 @@ static void count_writer(void *context, const char *path) {
 void bpk_control_commit_idle(struct bpk_mount *mount) {
     if (bpk_edits_each_writer(mount->edits, count_writer, NULL) > 0)
         return;
-    (void)commit(mount, BPK_COMMIT_UNMOUNT);
+    (void)commit(mount, BPK_COMMIT_VALID_AT_UNMOUNT);
     bpk_tell_changed(mount);
 }
 
@@ -102,7 +111,7 @@ static int finish(struct bpk_mount *mount) {
     struct bpk_commit_result result;
     struct bpk_diag diag = {.sentence = ""};
     struct remains remains = {0};
-    int r = bpk_edits_commit(mount->edits, BPK_COMMIT_UNMOUNT, &result, &diag);
+    int r = bpk_edits_commit(mount->edits, BPK_COMMIT_VALID_AT_UNMOUNT, &result, &diag);
     if (r < 0)
         bpk_log("the edits are not in the pack: %s; they are kept beside it, and the next mount "
                 "has them again",

@@ -4,8 +4,9 @@
 
 #include "mount.h"
 
-/* Runs what was written to .bpkfs/control: "commit", "commit --valid", "discard", or "save PATH",
- * which writes what a commit would write to a new file. 0 or -errno. */
+/* Runs what was written to .bpkfs/control: "commit" and "commit --valid", each with "--unmount"
+ * before the end of the mount, "discard", or "save PATH", which writes what a commit would write to
+ * a new file. 0 or -errno. */
 int bpk_control_run(struct bpk_mount *mount, const char *text, size_t size);
 
 /* Why the last of them failed, and a newline; nothing if it did not. What .bpkfs/control reads as.

@@ -81,6 +81,11 @@ static int resolve(const char *path, char **ret_path) {
         free(whole);
         return r;
     }
+    if (is_our_mount(whole)) {
+        bpk_log("%s: a pack is mounted there already", path);
+        free(whole);
+        return -EBUSY;
+    }
     if (!S_ISDIR(attr.st_mode)) {
         bpk_log("%s: the mount point is not a directory", path);
         free(whole);

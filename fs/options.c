@@ -24,6 +24,7 @@ static const struct fuse_opt specs[] = {
     OPTION("-d", debug),
     OPTION("debug", debug),
     OPTION("ro", read_only),
+    OPTION("-r", read_only),
     OPTION("salvage", salvage),
     OPTION("xattr", xattr),
     OPTION("allow_other", allow_other),

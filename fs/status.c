@@ -86,6 +86,14 @@ static void out_time(struct bpk_outbuf *out, time_t when) {
         bpk_json_cstring(out, text);
 }
 
+/* Whether the pack's path leads to another file by now. */
+static bool is_replaced(const struct bpk_mount *mount, const struct bpk_pack *base) {
+    struct stat now;
+    const struct stat *then = bpk_pack_stat(base);
+    return stat(mount->real_path, &now) < 0 || now.st_ino != then->st_ino ||
+           now.st_dev != then->st_dev;
+}
+
 /* The faults of the pack itself, looked for once: it may read the padding of the whole pack. What
  * we wrote ourselves has none. */
 static int add_pack_problems(struct bpk_mount *mount, const struct bpk_pack *base,
@@ -132,6 +140,10 @@ static int compose(struct bpk_mount *mount, struct bpk_outbuf *out) {
         add_problem(&list, BPK_NO_TENSOR,
                     "was changed by somebody else while it is mounted: tensors that were not "
                     "edited cannot be read");
+    if (mount->edits && is_replaced(mount, base))
+        add_problem(&list, BPK_NO_TENSOR,
+                    "was replaced by another file: 'bpk commit --to FILE' saves the edits, 'bpk "
+                    "discard' drops them");
     int r = add_pack_problems(mount, base, &list);
     bpk_out_str(out, list.empty ? "]" : "\n  ]");
     bpk_out_str(out, ",\n  \"last_commit\": ");

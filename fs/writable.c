@@ -117,7 +117,8 @@ int bpk_writable_open(struct bpk_mount *mount, const struct bpk_options *options
         return r;
     }
     if (recovered > 0)
-        bpk_log("%s: %zu edits of an earlier mount are back", mount->pack_path, recovered);
+        bpk_log("%s: edits of an earlier mount are back; 'bpk status' shows them",
+                mount->pack_path);
     if (bpk_pack_stat(mount->pack)->st_nlink > 1)
         bpk_log("%s: it has other names (hard links): a commit leaves them with the old pack",
                 mount->pack_path);

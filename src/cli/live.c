@@ -93,7 +93,7 @@ void bpk_live_print_waiting(const char *mountpoint) {
         return;
     for (size_t i = 0; status.edits[i]; i++) {
         char shown[300];
-        printf("not in the pack: %s\n",
+        printf("not in the pack (without a sidecar, or a backup): %s\n",
                bpk_text_escape(status.edits[i], strlen(status.edits[i]), shown, sizeof(shown)));
     }
     bpk_status_clear(&status);

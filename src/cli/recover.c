@@ -16,6 +16,11 @@ static uint64_t no_number(enum bpk_folder folder, const char *name, const void *
     return 0;
 }
 
+struct counts {
+    size_t all;
+    size_t edits;
+};
+
 static void print_edit(void *context, enum bpk_edit_kind kind, const char *path,
                        const char *problem) {
     static const char *const labels[] = {
@@ -25,35 +30,38 @@ static void print_edit(void *context, enum bpk_edit_kind kind, const char *path,
         [BPK_EDIT_SCRATCH] = "scratch",
     };
     char shown[600];
-    size_t *count = context;
+    struct counts *counts = context;
     printf("%s  %s", labels[kind], bpk_text_escape(path, strlen(path), shown, sizeof(shown)));
     if (problem)
         printf("  ! %s", bpk_text_escape(problem, strlen(problem), shown, sizeof(shown)));
     printf("\n");
-    ++*count;
+    counts->all++;
+    counts->edits += kind == BPK_EDIT;
 }
 
 static int show(struct bpk_edits *edits) {
-    size_t count = 0;
-    bpk_edits_list(edits, print_edit, &count);
-    if (count == 0)
+    struct counts counts = {0};
+    bpk_edits_list(edits, print_edit, &counts);
+    if (counts.all == 0)
         printf("no edits\n");
+    else if (counts.edits == 0)
+        printf("nothing that could be committed; 'bpk recover --discard' drops it\n");
     else
-        printf("'bpk recover --commit' writes them into the pack, '--discard' drops them\n");
+        printf("'bpk recover --commit' writes the edits into the pack, '--discard' drops all\n");
     return BPK_EXIT_OK;
 }
 
 static int commit(struct bpk_edits *edits, const char *path) {
     struct bpk_commit_result result;
     struct bpk_diag diag = {.sentence = ""};
-    size_t count = 0;
+    struct counts counts = {0};
     if (bpk_edits_commit(edits, BPK_COMMIT_ALL, &result, &diag) < 0) {
         bpk_cli_error(path, "%s", diag.sentence);
         return BPK_EXIT_FAILED;
     }
     if (result.kept == 0)
         return BPK_EXIT_OK;
-    bpk_edits_list(edits, print_edit, &count);
+    bpk_edits_list(edits, print_edit, &counts);
     return BPK_EXIT_EDITS_LEFT;
 }
 

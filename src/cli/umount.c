@@ -109,7 +109,8 @@ static int run(int argc, char **argv) {
     if (bpk_live_status(mountpoint, &status, NULL) < 0)
         return BPK_EXIT_FAILED;
     int exit_status = BPK_EXIT_FAILED;
-    if (status.read_only || bpk_live_command(mountpoint, valid ? "commit --valid" : "commit") == 0)
+    if (status.read_only ||
+        bpk_live_command(mountpoint, valid ? "commit --unmount --valid" : "commit --unmount") == 0)
         exit_status = unmount(mountpoint, &status);
     else
         bpk_cli_error(mountpoint, "still mounted; 'bpk status' shows what is in the way");

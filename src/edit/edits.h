@@ -127,9 +127,12 @@ size_t bpk_edits_take_stale(struct bpk_edits *edits, uint64_t **ret_numbers);
 /* ---- commit ---------------------------------------------------------------------------------- */
 
 enum bpk_commit_mode {
-    BPK_COMMIT_ALL,     /* by name: all edits, or -EBADMSG naming the first that is not valid */
-    BPK_COMMIT_VALID,   /* by name: what is valid */
-    BPK_COMMIT_UNMOUNT, /* not by name: what is valid, but not if half the tensors would go */
+    BPK_COMMIT_ALL,   /* by name: all edits, or -EBADMSG naming the first that is not valid */
+    BPK_COMMIT_VALID, /* by name: what is valid */
+    /* The same two when not the commit was asked for but the unmount, by name, signal or timer: not
+     * if half of the tensors would go, and a removed metadata.json or scalars.json is put back. */
+    BPK_COMMIT_ALL_AT_UNMOUNT,
+    BPK_COMMIT_VALID_AT_UNMOUNT,
 };
 
 struct bpk_commit_result {

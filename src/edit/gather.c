@@ -9,6 +9,15 @@
 #include <errno.h>
 #include <string.h>
 
+static bool takes_all(const struct bpk_commit *commit) {
+    return commit->mode == BPK_COMMIT_ALL || commit->mode == BPK_COMMIT_ALL_AT_UNMOUNT;
+}
+
+/* By name: what was removed is meant to go, however much it is. */
+static bool was_asked_for(const struct bpk_commit *commit) {
+    return commit->mode == BPK_COMMIT_ALL || commit->mode == BPK_COMMIT_VALID;
+}
+
 /* ---- what goes in ---------------------------------------------------------------------------- */
 
 static bool is_touched(char *const *touched, size_t count, const char *name) {
@@ -148,7 +157,7 @@ static int find_invalid(struct bpk_commit *commit, char *const *touched, size_t 
         if (r < 0)
             break;
         bool bad = judged.judgement == BPK_JUDGED_INVALID;
-        if (bad && commit->mode == BPK_COMMIT_ALL)
+        if (bad && takes_all(commit))
             r = bpk_diag_set(diag, -EBADMSG, BPK_NO_OFFSET, "tensors/%s: %s", touched[i],
                              judged.reason);
         else if (bad && !is_left_out(commit, touched[i]))
@@ -176,7 +185,7 @@ static int find_invalid(struct bpk_commit *commit, char *const *touched, size_t 
 
 /* Removing the whole file empties its map, but not by the way: only a commit by name takes it. */
 static void judge_removed_map(struct bpk_commit *commit, const char *name) {
-    if (commit->mode == BPK_COMMIT_UNMOUNT || bpk_judge_aside(commit->edits, BPK_IN_ROOT, name))
+    if (!was_asked_for(commit) || bpk_judge_aside(commit->edits, BPK_IN_ROOT, name))
         return;
     if (strcmp(name, "metadata.json") == 0)
         commit->empties_metadata = true;
@@ -202,7 +211,7 @@ static int judge_maps(struct bpk_commit *commit, struct bpk_diag *diag) {
             judge_removed_map(commit, name);
         if (!bpk_judge_text(edits, folder, name, reason, sizeof(reason)))
             continue;
-        if (commit->mode == BPK_COMMIT_ALL)
+        if (takes_all(commit))
             return bpk_diag_set(diag, -EBADMSG, BPK_NO_OFFSET, "%s%s: %s",
                                 folder == BPK_IN_METADATA ? "metadata/" : "", name, reason);
         commit->committed.leaves_maps_out |=
@@ -432,7 +441,7 @@ int bpk_commit_gather(struct bpk_commit *commit, struct bpk_plan *ret_plan, bool
         free(touched[i]);
     free(touched);
     total = commit->base->meta.tensor_count;
-    if (r == 0 && commit->mode == BPK_COMMIT_UNMOUNT && commit->count < total - total / 2 &&
+    if (r == 0 && !was_asked_for(commit) && commit->count < total - total / 2 &&
         commit->count < total)
         r = bpk_diag_set(diag, -EPERM, BPK_NO_OFFSET,
                          "the pack would be left with %zu of its %zu tensors: that takes a "

@@ -469,10 +469,11 @@ int bpk_record_replay(struct bpk_edits *edits, bool force, struct bpk_committed 
     ret_committed->happened = reader.after_commit;
     ret_committed->replaced_id = base;
     if (r == 0 && !matches && !reader.after_commit && !force)
-        return bpk_diag_set(diag, -ESTALE, BPK_NO_OFFSET,
-                            "there are edits of another version of this pack in '%s'; "
-                            "'-o edits=discard' drops them",
-                            edits->store.name);
+        return bpk_diag_set(
+            diag, -ESTALE, BPK_NO_OFFSET,
+            "there are edits of another version of this pack in '%s': 'bpk recover --force' takes "
+            "them all the same, 'bpk recover --discard' or '-o edits=discard' drops them",
+            edits->store.name);
     if (r == 0)
         r = bpk_store_replay(&edits->store, &base, &reader.same_boot, take_record, &reader);
     if (r == 0)
