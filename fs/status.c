@@ -140,10 +140,11 @@ static int compose(struct bpk_mount *mount, struct bpk_outbuf *out) {
         add_problem(&list, BPK_NO_TENSOR,
                     "was changed by somebody else while it is mounted: tensors that were not "
                     "edited cannot be read");
-    if (mount->edits && is_replaced(mount, base))
+    if (is_replaced(mount, base))
         add_problem(&list, BPK_NO_TENSOR,
-                    "was replaced by another file: 'bpk commit --to FILE' saves the edits, 'bpk "
-                    "discard' drops them");
+                    mount->edits ? "was replaced by another file: 'bpk commit --to FILE' saves the "
+                                   "edits, 'bpk discard' drops them"
+                                 : "was replaced by another file: the one before is mounted");
     int r = add_pack_problems(mount, base, &list);
     bpk_out_str(out, list.empty ? "]" : "\n  ]");
     bpk_out_str(out, ",\n  \"last_commit\": ");

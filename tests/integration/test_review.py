@@ -158,3 +158,49 @@ def test_many_handles_of_one_text(folder):
     kilobytes = int(resident.split("VmRSS:")[1].split()[0])
     if not os.environ.get("ASAN_OPTIONS"):
         assert kilobytes < 60_000
+
+
+def test_umount_does_not_empty_a_checkpoint(folder, pack):
+    """An `rm` one folder too high, and the unmount after it: it refuses, `bpk commit` says yes."""
+    mnt = folder / "mnt"
+    mnt.mkdir()
+    before = pack.read_bytes()
+    assert run(BPKFS, pack, mnt).status == 0
+    for path in (mnt / "tensors").iterdir():
+        if not path.name.endswith(".json"):
+            path.unlink()
+    result = run(BPK, "umount", mnt)
+    assert result.status == 1 and "0 of its 6 tensors" in result.err
+    assert os.path.ismount(mnt) and pack.read_bytes() == before
+    assert run(BPK, "commit", mnt).status == 0
+    assert run(BPK, "umount", mnt).status == 0
+    assert not bpkref.read(pack).tensors
+
+
+def test_minus_r_mounts_read_only(folder, pack):
+    mnt = folder / "mnt"
+    mnt.mkdir()
+    assert run(BPKFS, "-r", pack, mnt).status == 0
+    try:
+        assert json.loads((mnt / ".bpkfs/status.json").read_text())["mode"] == "ro"
+        with pytest.raises(OSError):
+            (mnt / "metadata/note").write_text("x")
+    finally:
+        assert run(BPK, "umount", mnt).status == 0
+
+
+def test_mount_point_is_taken_once(folder, pack):
+    other = edit.make_pack(folder, name="other.bpk")
+    with edit.edited(pack) as mount:
+        result = run(BPKFS, other, mount.path)
+        assert result.status == 1 and "mounted there already" in result.err
+        assert edit.status(mount)["problems"] == []
+
+
+@pytest.mark.parametrize("options", [("ro",), ()], ids=["ro", "rw"])
+def test_status_tells_of_a_pack_replaced(folder, pack, options):
+    other = edit.make_pack(folder, name="other.bpk")
+    with mounted(pack, *options) as mount:
+        os.rename(other, pack)
+        problems = edit.status(mount)["problems"]
+        assert len(problems) == 1 and "replaced" in problems[0]["reason"]
