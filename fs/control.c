@@ -1,7 +1,7 @@
 #include "control.h"
 
+#include "forgetting.h"
 #include "log.h"
-#include "requests.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -10,11 +10,16 @@
 
 enum { EXIT_FAILED = 1, EXIT_EDITS_LEFT = 3 };
 
-/* Keeps why the last command failed. */
-static void note_error(struct bpk_mount *mount, int r, const struct bpk_diag *diag) {
+/* Keeps why the last command failed. Whether that is another reason than the one before. */
+static bool note_error(struct bpk_mount *mount, int r, const struct bpk_diag *diag,
+                       bool is_commit) {
+    const char *sentence = r < 0 ? diag->sentence : "";
     pthread_mutex_lock(&mount->status_lock);
-    (void)snprintf(mount->last_error, sizeof(mount->last_error), "%s", r < 0 ? diag->sentence : "");
+    bool is_new = strncmp(mount->last_error, sentence, sizeof(mount->last_error) - 1) != 0;
+    (void)snprintf(mount->last_error, sizeof(mount->last_error), "%s", sentence);
+    mount->commit_failed = is_commit && r < 0 && r != -EBADMSG; /* those are listed by name */
     pthread_mutex_unlock(&mount->status_lock);
+    return is_new;
 }
 
 void bpk_control_outcome(struct bpk_mount *mount, struct bpk_outbuf *out) {
@@ -26,26 +31,26 @@ void bpk_control_outcome(struct bpk_mount *mount, struct bpk_outbuf *out) {
     pthread_mutex_unlock(&mount->status_lock);
 }
 
-static int commit(struct bpk_mount *mount, enum bpk_commit_mode mode) {
+/* With nobody to wait for it, each new reason of a failure is said. */
+static int commit(struct bpk_mount *mount, enum bpk_commit_mode mode, bool nobody_waits) {
     struct bpk_commit_result result;
     struct bpk_diag diag = {.sentence = ""};
     int r = bpk_edits_commit(mount->edits, mode, &result, &diag);
-    note_error(mount, r, &diag);
+    bool is_new = note_error(mount, r, &diag, true);
+    if (r < 0 && is_new && nobody_waits)
+        bpk_log("the edits could not be committed: %s", diag.sentence);
     return r;
 }
 
-static int discard(struct bpk_mount *mount) {
+static int save(struct bpk_mount *mount, const char *arguments) {
+    static const char option[] = "--valid ";
     struct bpk_diag diag = {.sentence = ""};
-    note_error(mount, 0, &diag);
-    int r = bpk_edits_discard(mount->edits);
-    bpk_tell_discarded(mount);
-    return r;
-}
-
-static int save(struct bpk_mount *mount, const char *path) {
-    struct bpk_diag diag = {.sentence = ""};
-    int r = path[0] == '/' ? bpk_edits_save(mount->edits, path, &diag) : -EINVAL;
-    note_error(mount, r, &diag);
+    bool valid = strncmp(arguments, option, strlen(option)) == 0;
+    const char *path = arguments + (valid ? strlen(option) : 0);
+    int r = path[0] == '/' ? bpk_edits_save(mount->edits, valid ? BPK_COMMIT_VALID : BPK_COMMIT_ALL,
+                                            path, &diag)
+                           : -EINVAL;
+    note_error(mount, r, &diag, false);
     return r;
 }
 
@@ -59,22 +64,45 @@ static const struct {
     {"commit --unmount --valid", BPK_COMMIT_VALID_AT_UNMOUNT},
 };
 
-int bpk_control_run(struct bpk_mount *mount, const char *text, size_t size) {
-    char command[PATH_MAX + 16];
-    while (size > 0 && (text[size - 1] == '\n' || text[size - 1] == ' '))
-        size--;
-    if (size >= sizeof(command))
-        return -EINVAL;
-    memcpy(command, text, size);
-    command[size] = '\0';
+/* Answers the request itself. */
+static void discard(fuse_req_t req, size_t size) {
+    struct bpk_mount *mount = bpk_mount_of(req);
+    struct bpk_diag diag = {.sentence = ""};
+    note_error(mount, 0, &diag, false);
+    struct bpk_forgetting *forgetting = bpk_forgetting_new(mount);
+    int r = forgetting ? bpk_edits_discard(mount->edits, bpk_forgetting_add, forgetting) : -ENOMEM;
+    bpk_forgetting_finish(forgetting, req, size, r);
+}
+
+/* Runs a command that is answered by its result. */
+static int run_command(struct bpk_mount *mount, const char *command) {
     for (size_t i = 0; i < sizeof(commits) / sizeof(commits[0]); i++)
         if (strcmp(command, commits[i].text) == 0)
-            return commit(mount, commits[i].mode);
-    if (strcmp(command, "discard") == 0)
-        return discard(mount);
-    if (strncmp(command, "save ", 5) == 0)
-        return save(mount, command + 5);
-    return -EINVAL;
+            return commit(mount, commits[i].mode, false);
+    return strncmp(command, "save ", 5) == 0 ? save(mount, command + 5) : -EINVAL;
+}
+
+void bpk_control_write(fuse_req_t req, const char *text, size_t size) {
+    char command[PATH_MAX + 16];
+    size_t len = size;
+    while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == ' '))
+        len--;
+    if (len >= sizeof(command)) {
+        bpk_reply_error(req, -EINVAL);
+        return;
+    }
+    memcpy(command, text, len);
+    command[len] = '\0';
+    if (strcmp(command, "discard") == 0) {
+        discard(req, size);
+        return;
+    }
+    int r = run_command(bpk_mount_of(req), command);
+    bpk_tell_changed(bpk_mount_of(req));
+    if (r < 0)
+        bpk_reply_error(req, r);
+    else
+        (void)fuse_reply_write(req, size);
 }
 
 static void count_writer(void *context, const char *path) {
@@ -85,7 +113,7 @@ static void count_writer(void *context, const char *path) {
 void bpk_control_commit_idle(struct bpk_mount *mount) {
     if (bpk_edits_each_writer(mount->edits, count_writer, NULL) > 0)
         return;
-    (void)commit(mount, BPK_COMMIT_VALID_AT_UNMOUNT);
+    (void)commit(mount, BPK_COMMIT_VALID_AT_UNMOUNT, true);
     bpk_tell_changed(mount);
 }
 
@@ -119,7 +147,7 @@ static int finish(struct bpk_mount *mount) {
     (void)bpk_edits_drop_scratch(mount->edits);
     bpk_edits_list(mount->edits, count_remains, &remains);
     if (r == 0 && remains.edits == 0 && remains.kept == 0) {
-        (void)bpk_edits_discard(mount->edits); /* scratch alone dies with the mount */
+        (void)bpk_edits_discard(mount->edits, NULL, NULL); /* scratch alone dies with the mount */
         return 0;
     }
     if (r < 0 && r != -EPERM)

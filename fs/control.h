@@ -2,12 +2,12 @@
 #ifndef BPKFS_CONTROL_H
 #define BPKFS_CONTROL_H
 
-#include "mount.h"
+#include "requests.h"
 
-/* Runs what was written to .bpkfs/control: "commit" and "commit --valid", each with "--unmount"
- * before the end of the mount, "discard", or "save PATH", which writes what a commit would write to
- * a new file. 0 or -errno. */
-int bpk_control_run(struct bpk_mount *mount, const char *text, size_t size);
+/* Runs what was written to .bpkfs/control, and answers the write: "commit" and "commit --valid",
+ * each with "--unmount" before the end of the mount, "discard", or "save [--valid] PATH", which
+ * writes what a commit would write to a new file. */
+void bpk_control_write(fuse_req_t req, const char *text, size_t size);
 
 /* Why the last of them failed, and a newline; nothing if it did not. What .bpkfs/control reads as.
  */

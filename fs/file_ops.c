@@ -103,6 +103,30 @@ void bpk_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
     }
 }
 
+static int create_and_open(struct bpk_mount *mount, const struct bpk_node *folder,
+                           enum bpk_folder edit_folder, const char *name, mode_t mode, int flags,
+                           struct open_file *handle, struct bpk_node *ret_node) {
+    uint64_t number;
+    int r = bpk_edits_create(mount->edits, edit_folder, name, mode, &number);
+    /* The name came back after the kernel had found it missing: a commit puts back what was moved
+     * aside. */
+    if (r == -EEXIST && !(flags & O_EXCL)) {
+        r = bpk_node_lookup(mount, folder, name, ret_node);
+        return r < 0 ? r : open_node(mount, ret_node, flags, handle);
+    }
+    if (r == 0)
+        r = bpk_node_from_number(mount, number, ret_node);
+    if (r == 0)
+        r = open_edited(mount, ret_node, 0, handle);
+    if (r < 0)
+        return r;
+    bpk_edits_released(mount->edits, number, false);
+    handle->for_writing = (flags & O_ACCMODE) != O_RDONLY;
+    struct bpk_place place = {.number = number};
+    bpk_edits_opened(mount->edits, &place, handle->for_writing);
+    return 0;
+}
+
 void bpk_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
                    struct fuse_file_info *fi) {
     struct bpk_node folder;
@@ -110,7 +134,6 @@ void bpk_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
     struct bpk_mount *mount = bpk_mount_of(req);
     struct fuse_entry_param entry;
     enum bpk_folder edit_folder;
-    uint64_t number;
     if (!bpk_find_node(req, parent, &folder))
         return;
     struct open_file *handle = new_handle(mount);
@@ -120,18 +143,9 @@ void bpk_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
     if (r == 0 && !bpk_node_edit_folder(&folder, &edit_folder))
         r = -EPERM;
     if (r == 0)
-        r = bpk_edits_create(mount->edits, edit_folder, name, mode, &number);
+        r = create_and_open(mount, &folder, edit_folder, name, mode, fi->flags, handle, &node);
     if (r == 0)
-        r = bpk_node_from_number(mount, number, &node);
-    if (r == 0)
-        r = open_edited(mount, &node, 0, handle);
-    if (r == 0) {
-        bpk_edits_released(mount->edits, number, false);
-        handle->for_writing = (fi->flags & O_ACCMODE) != O_RDONLY;
-        struct bpk_place place = {.number = number};
-        bpk_edits_opened(mount->edits, &place, handle->for_writing);
         r = bpk_fill_entry(mount, &folder, &node, &entry);
-    }
     if (r < 0) {
         free_handle(mount, handle);
         bpk_reply_error(req, r);
@@ -141,7 +155,7 @@ void bpk_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
     fi->keep_cache = !handle->is_text;
     bpk_tell_changed(mount);
     if (fuse_reply_create(req, &entry, fi) < 0) {
-        bpk_edits_released(mount->edits, number, handle->for_writing);
+        bpk_edits_released(mount->edits, bpk_node_number(&node), handle->for_writing);
         free_handle(mount, handle);
     }
 }
@@ -223,16 +237,15 @@ void bpk_op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t size
     struct open_file *handle = handle_of(fi);
     if (!bpk_find_node(req, ino, &node))
         return;
-    int r;
     if (node.kind == BPK_NODE_COMMAND) {
-        r = bpk_control_run(mount, bytes, size);
-    } else {
-        char name[BPK_FILE_NAME_BUF + 8];
-        struct bpk_place place = bpk_node_place(mount, &node, name);
-        r = bpk_edits_write(mount->edits, &place, (uint64_t)offset, bytes, size);
-        if (handle)
-            handle->wrote = true;
+        bpk_control_write(req, bytes, size);
+        return;
     }
+    char name[BPK_FILE_NAME_BUF + 8];
+    struct bpk_place place = bpk_node_place(mount, &node, name);
+    int r = bpk_edits_write(mount->edits, &place, (uint64_t)offset, bytes, size);
+    if (handle)
+        handle->wrote = true;
     bpk_tell_changed(mount);
     if (r < 0)
         bpk_reply_error(req, r);

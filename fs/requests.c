@@ -28,38 +28,6 @@ void bpk_tell_changed(struct bpk_mount *mount) {
     free(numbers);
 }
 
-struct forgetting {
-    struct fuse_session *session;
-    uint64_t *numbers;
-    size_t count;
-};
-
-static void *forget_pages(void *context) {
-    struct forgetting *forgetting = context;
-    for (size_t i = 0; i < forgetting->count; i++)
-        (void)fuse_lowlevel_notify_inval_inode(forgetting->session, forgetting->numbers[i], 0, 0);
-    free(forgetting->numbers);
-    free(forgetting);
-    return NULL;
-}
-
-void bpk_tell_discarded(struct bpk_mount *mount) {
-    pthread_t thread;
-    if (!mount->session)
-        return;
-    struct forgetting *forgetting = malloc(sizeof(*forgetting));
-    if (!forgetting)
-        return;
-    forgetting->session = mount->session;
-    forgetting->count = bpk_edits_take_stale(mount->edits, &forgetting->numbers);
-    if (forgetting->count > 0 && pthread_create(&thread, NULL, forget_pages, forgetting) == 0) {
-        (void)pthread_detach(thread);
-        return;
-    }
-    free(forgetting->numbers);
-    free(forgetting);
-}
-
 void bpk_reply_changed(fuse_req_t req, int r) {
     bpk_tell_changed(bpk_mount_of(req));
     bpk_reply_error(req, r);

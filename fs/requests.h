@@ -14,10 +14,6 @@ void bpk_reply_error(fuse_req_t req, int r);
 void bpk_reply_changed(fuse_req_t req, int r);
 void bpk_tell_changed(struct bpk_mount *mount);
 
-/* Has the kernel forget the pages, too, of all that a discard put back: from a thread of its own,
- * because inside a request that can deadlock. */
-void bpk_tell_discarded(struct bpk_mount *mount);
-
 /* Finds the node of an inode number; on failure the request is answered. */
 bool bpk_find_node(fuse_req_t req, fuse_ino_t ino, struct bpk_node *ret_node);
 

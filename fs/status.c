@@ -1,5 +1,6 @@
 #include "status.h"
 
+#include "pack/text.h"
 #include "view/json.h"
 
 #include <errno.h>
@@ -31,6 +32,14 @@ static void add_problem(void *context, uint32_t tensor, const char *sentence) {
     bpk_out_str(list->out, "}");
 }
 
+/* A path of the edits; JSON holds no bytes that are not UTF-8. */
+static void out_path(struct bpk_outbuf *out, const char *path) {
+    char shown[1200];
+    if (!bpk_text_is_utf8((const uint8_t *)path, strlen(path)))
+        path = bpk_text_escape(path, strlen(path), shown, sizeof(shown));
+    bpk_json_cstring(out, path);
+}
+
 /* A list of paths under way, of edits or of scratch. */
 struct path_list {
     struct bpk_outbuf *out;
@@ -46,7 +55,7 @@ static void add_path(void *context, enum bpk_edit_kind kind, const char *path,
         return;
     bpk_out_str(list->out, list->empty ? "\n    " : ",\n    ");
     list->empty = false;
-    bpk_json_cstring(list->out, path);
+    out_path(list->out, path);
 }
 
 static void out_paths(const struct bpk_mount *mount, const char *key, bool scratch,
@@ -70,9 +79,9 @@ static void add_edit_problem(void *context, enum bpk_edit_kind kind, const char 
     bpk_out_str(list->out, list->empty ? "\n" : ",\n");
     list->empty = false;
     bpk_out_str(list->out, "    {\"file\": ");
-    bpk_json_cstring(list->out, path);
+    out_path(list->out, path);
     bpk_out_str(list->out, ", \"reason\": ");
-    bpk_json_cstring(list->out, problem);
+    out_path(list->out, problem);
     bpk_out_str(list->out, "}");
 }
 
@@ -136,6 +145,8 @@ static int compose(struct bpk_mount *mount, struct bpk_outbuf *out) {
     struct problem_list list = {mount, out, true};
     if (mount->edits)
         bpk_edits_list(mount->edits, add_edit_problem, &list);
+    if (list.empty && mount->commit_failed)
+        add_problem(&list, BPK_NO_TENSOR, mount->last_error);
     if (bpk_pack_is_changed(base))
         add_problem(&list, BPK_NO_TENSOR,
                     "was changed by somebody else while it is mounted: tensors that were not "

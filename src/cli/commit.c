@@ -11,11 +11,12 @@
 #include <string.h>
 
 /* The daemon writes the file; it needs the whole path, whatever its own folder is. */
-static int save_to(const char *mountpoint, const char *file) {
+static int save_to(const char *mountpoint, const char *file, bool valid) {
+    const char *option = valid ? "--valid " : "";
     _cleanup_free_ char *command = NULL;
     _cleanup_free_ char *folder = realpath(".", NULL);
-    int n = file[0] == '/' ? asprintf(&command, "save %s", file)
-                           : asprintf(&command, "save %s/%s", folder ? folder : "", file);
+    int n = file[0] == '/' ? asprintf(&command, "save %s%s", option, file)
+                           : asprintf(&command, "save %s%s/%s", option, folder ? folder : "", file);
     if (n < 0 || (file[0] != '/' && !folder)) {
         bpk_cli_error(file, "cannot name this file");
         return -ENOMEM;
@@ -37,9 +38,9 @@ static int run_commit(int argc, char **argv) {
         else
             return bpk_cli_usage(&bpk_verb_commit);
     }
-    if (optind + 1 != argc || (to && valid))
+    if (optind + 1 != argc)
         return bpk_cli_usage(&bpk_verb_commit);
-    int r = to ? save_to(argv[optind], to)
+    int r = to ? save_to(argv[optind], to, valid)
                : bpk_live_command(argv[optind], valid ? "commit --valid" : "commit");
     if (r == 0 && !to)
         bpk_live_print_waiting(argv[optind]);

@@ -289,8 +289,9 @@ int bpk_edits_commit(struct bpk_edits *edits, enum bpk_commit_mode mode,
     return r;
 }
 
-int bpk_edits_save(struct bpk_edits *edits, const char *path, struct bpk_diag *diag) {
-    struct bpk_commit commit = {.edits = edits, .mode = BPK_COMMIT_ALL, .lock_fd = -1};
+int bpk_edits_save(struct bpk_edits *edits, enum bpk_commit_mode mode, const char *path,
+                   struct bpk_diag *diag) {
+    struct bpk_commit commit = {.edits = edits, .mode = mode, .lock_fd = -1};
     const struct bpk_replace_options options = {.new_file = true, .ignore_owner = true};
     struct bpk_plan plan = {0};
     bool something = false;

@@ -375,7 +375,7 @@ static int discard_entry(struct bpk_edits *edits, struct bpk_entry *entry) {
     return 0;
 }
 
-int bpk_edits_discard(struct bpk_edits *edits) {
+int bpk_edits_discard(struct bpk_edits *edits, bpk_dropped_fn *dropped, void *context) {
     pthread_mutex_lock(&edits->lock);
     edits->generation++;
     int r = edits->committing ? -EBUSY : 0;
@@ -383,6 +383,8 @@ int bpk_edits_discard(struct bpk_edits *edits) {
         struct bpk_entry *entry;
         struct bpk_entry *next;
         HASH_ITER(hh, edits->entries, entry, next) {
+            if (dropped && !entry->clean)
+                dropped(context, (enum bpk_folder)entry->key[0], entry->key + 1);
             if (r == 0)
                 r = discard_entry(edits, entry);
         }

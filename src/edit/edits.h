@@ -143,9 +143,14 @@ struct bpk_commit_result {
 int bpk_edits_commit(struct bpk_edits *edits, enum bpk_commit_mode mode,
                      struct bpk_commit_result *ret_result, struct bpk_diag *diag);
 /* Writes what a commit would write to `path`, a file that is not there yet, and leaves pack and
- * edits as they are: -EBADMSG as BPK_COMMIT_ALL. */
-int bpk_edits_save(struct bpk_edits *edits, const char *path, struct bpk_diag *diag);
-int bpk_edits_discard(struct bpk_edits *edits);
+ * edits as they are. `mode`: BPK_COMMIT_ALL, -EBADMSG as there, or BPK_COMMIT_VALID. */
+int bpk_edits_save(struct bpk_edits *edits, enum bpk_commit_mode mode, const char *path,
+                   struct bpk_diag *diag);
+
+/* Drops all edits. Each name that was touched is reported (`dropped` may be NULL; it must not call
+ * back): it leads to another file now, or to none. -EBUSY while a commit runs. */
+typedef void bpk_dropped_fn(void *context, enum bpk_folder folder, const char *name);
+int bpk_edits_discard(struct bpk_edits *edits, bpk_dropped_fn *dropped, void *context);
 
 /* Scratch dies with an orderly end of the mount: nobody has it open any more. */
 int bpk_edits_drop_scratch(struct bpk_edits *edits);

@@ -135,16 +135,62 @@ const struct bpk_content *bpk_commit_bottom(const struct bpk_content *content) {
     return content;
 }
 
+/* The name in the base of the tensor whose bytes an edit borrows; false if it borrows none. */
+static bool find_lender(const struct bpk_commit *commit, const struct bpk_judged *judged,
+                        char ret_file[BPK_FILE_NAME_BUF]) {
+    const struct bpk_content *content =
+        judged->file ? bpk_commit_bottom(judged->file->content) : NULL;
+    if (!content || content->pack != commit->base)
+        return false;
+    bpk_names_file(commit->edits->tensor_names, content->index, ret_file);
+    return true;
+}
+
 /* An edit that is left out keeps the base tensor whose bytes it borrows: that name's own edit is
  * left out with it. */
 static int leave_out_lender(struct bpk_commit *commit, const struct bpk_judged *judged) {
     char file[BPK_FILE_NAME_BUF];
-    const struct bpk_content *content =
-        judged->file ? bpk_commit_bottom(judged->file->content) : NULL;
-    if (!content || content->pack != commit->base)
+    if (!find_lender(commit, judged, file) || is_left_out(commit, file))
         return 0;
-    bpk_names_file(commit->edits->tensor_names, content->index, file);
-    return is_left_out(commit, file) ? 0 : leave_out(commit, file);
+    return leave_out(commit, file);
+}
+
+/* The other way: where a name is left out, its bytes have not gone to another one either, or the
+ * base would lose what they went over. */
+static int leave_out_borrowers(struct bpk_commit *commit, char *const *touched, size_t count) {
+    char file[BPK_FILE_NAME_BUF];
+    int r = 0;
+    for (size_t i = 0; i < count && r == 0; i++) {
+        struct bpk_judged judged;
+        r = bpk_judge_stem(commit->edits, touched[i], &judged);
+        if (r < 0)
+            break;
+        if (judged.judgement == BPK_JUDGED_TENSOR && find_lender(commit, &judged, file) &&
+            is_left_out(commit, file) && !is_left_out(commit, touched[i]))
+            r = leave_out(commit, touched[i]);
+        bpk_desc_unref(judged.desc);
+    }
+    return r;
+}
+
+/* Names joined by renames stand or fall together. */
+static int leave_out_joined(struct bpk_commit *commit, char *const *touched, size_t count) {
+    struct bpk_committed *committed = &commit->committed;
+    size_t done = 0;
+    int r = 0;
+    while (done < committed->left_out_count && r == 0) {
+        for (; done < committed->left_out_count && r == 0; done++) {
+            struct bpk_judged judged;
+            r = bpk_judge_stem(commit->edits, committed->left_out[done], &judged);
+            if (r == 0)
+                r = leave_out_lender(commit, &judged);
+            if (r == 0)
+                bpk_desc_unref(judged.desc);
+        }
+        if (r == 0)
+            r = leave_out_borrowers(commit, touched, count);
+    }
+    return r;
 }
 
 /* Judges every touched name until no more has to be left out with another. */
@@ -162,21 +208,12 @@ static int find_invalid(struct bpk_commit *commit, char *const *touched, size_t 
                              judged.reason);
         else if (bad && !is_left_out(commit, touched[i]))
             r = leave_out(commit, touched[i]);
-        if (bad && r == 0)
-            r = leave_out_lender(commit, &judged);
         commit->kept +=
             judged.judgement == BPK_JUDGED_PENDING || judged.judgement == BPK_JUDGED_BACKUP;
         bpk_desc_unref(judged.desc);
     }
-    /* A left-out name may itself hold bytes that were renamed to it from yet another. */
-    for (size_t i = 0; i < commit->committed.left_out_count && r == 0; i++) {
-        struct bpk_judged judged;
-        r = bpk_judge_stem(commit->edits, commit->committed.left_out[i], &judged);
-        if (r == 0)
-            r = leave_out_lender(commit, &judged);
-        if (r == 0)
-            bpk_desc_unref(judged.desc);
-    }
+    if (r == 0)
+        r = leave_out_joined(commit, touched, count);
     if (commit->committed.left_out_count > 0)
         qsort(commit->committed.left_out, commit->committed.left_out_count, sizeof(char *),
               bpk_judge_compare_names);

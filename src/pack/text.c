@@ -91,11 +91,15 @@ bool bpk_text_is_unsafe(uint32_t c) {
 }
 
 /* One character as it is shown; returns its bytes in `out`. */
-static size_t show_char(const char *text, size_t *ret_len, char out[16]) {
-    uint32_t code;
-    size_t n = bpk_text_char((const uint8_t *)text, &code);
+static size_t show_char(const char *text, size_t len, size_t *ret_len, char out[16]) {
+    const uint8_t *bytes = (const uint8_t *)text;
+    uint32_t code = bytes[0];
+    size_t n = 1;
+    bool is_character = character_length(bytes, len) > 0;
+    if (is_character)
+        n = bpk_text_char(bytes, &code);
     *ret_len = n;
-    if (bpk_text_is_unsafe(code))
+    if (!is_character || bpk_text_is_unsafe(code))
         return (size_t)snprintf(out, 16, code < 0x100 ? "\\x%02x" : "\\u{%x}", (unsigned)code);
     memcpy(out, text, n);
     return n;
@@ -109,7 +113,7 @@ char *bpk_text_escape(const char *text, size_t len, char *out, size_t size) {
     while (i < len) {
         char piece[16];
         size_t n;
-        size_t piece_len = show_char(text + i, &n, piece);
+        size_t piece_len = show_char(text + i, len - i, &n, piece);
         if (used + piece_len + 1 > size)
             break;
         memcpy(out + used, piece, piece_len);

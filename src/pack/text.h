@@ -19,8 +19,8 @@ size_t bpk_text_char(const uint8_t *text, uint32_t *ret_code_point);
  * that reorder text (U+202A–U+202E, U+2066–U+2069). */
 bool bpk_text_is_unsafe(uint32_t code_point);
 
-/* Writes `text` (valid UTF-8) into `out` with unsafe characters as \xNN or \u{NNNN}; what does
- * not fit is cut and ends in "…". Always terminated. Returns `out`. */
+/* Writes `text` into `out` with unsafe characters, and bytes that are no part of UTF-8, as \xNN or
+ * \u{NNNN}; what does not fit is cut and ends in "…". Always terminated. Returns `out`. */
 char *bpk_text_escape(const char *text, size_t len, char *out, size_t size);
 
 #endif

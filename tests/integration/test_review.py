@@ -5,6 +5,8 @@ import json
 import os
 import pathlib
 import struct
+import threading
+import time
 
 import pytest
 
@@ -204,3 +206,115 @@ def test_status_tells_of_a_pack_replaced(folder, pack, options):
         os.rename(other, pack)
         problems = edit.status(mount)["problems"]
         assert len(problems) == 1 and "replaced" in problems[0]["reason"]
+
+
+@pytest.mark.parametrize("options", [(), ("-s",)], ids=["threads", "one-thread"])
+@pytest.mark.parametrize("name", ["tensors/text", "tensors/text.json", "tensors/new", "scalars.json", "metadata/k"])
+def test_write_after_a_discard_counts(pack, name, options):
+    """Somebody has the file open whose edit is discarded: its name leads to one that counts."""
+    with edit.edited(pack, *options) as mount:
+        path = mount.path / name
+        before = path.read_bytes() if path.exists() else None
+        with open(path, "r+b" if before is not None else "w+b", buffering=0) as held:
+            held.write(b" " * 4)
+            edit.control(mount, "discard")
+            assert (path.read_bytes() if path.exists() else None) == before
+            after = before.replace(b"2", b"3") + b"\n" if before else b"#" * 7
+            path.write_bytes(after)
+            assert path.read_bytes() == after
+            assert edit.status(mount)["edits"]
+        assert path.read_bytes() == after
+        edit.control(mount, "discard")
+
+
+def test_pending_name_that_is_not_utf8(folder, pack):
+    mnt = folder / "mnt"
+    mnt.mkdir()
+    assert run(BPKFS, pack, mnt).status == 0
+    with open(os.fsencode(mnt) + b"/tensors/\xff\x1b[31m\xfe", "wb") as file:
+        file.write(b"x")
+    for verb in ("status", "commit"):
+        result = run(BPK, verb, mnt)
+        assert result.status == 0 and b"\\xff\\x1b[31m\\xfe" in result.out, result
+    assert run(BPK, "umount", mnt).status == 3
+    result = run(BPK, "recover", pack)
+    assert b"\\xff\\x1b[31m\\xfe" in result.out
+    assert run(BPK, "recover", "--discard", pack).status == 0
+
+
+def test_what_a_daemon_says_is_printable(pack):
+    with edit.edited(pack, status=3) as mount:
+        with open(os.fsencode(mount.path) + b"/tensors/a\x1b[31mb\nX: forged\xff", "wb") as file:
+            file.write(b"x")
+        mount.unmount()
+        mount.wait()
+        said = mount.read_log()
+    assert "a\\x1b[31mb\\x0aX: forged\\xff" in said and said.count("\n") == 1
+
+
+def test_failed_commit_of_the_timer_is_told(folder, pack):
+    with edit.edited(pack, "commit=1") as mount:
+        os.rename(pack, folder / "away.bpk")
+        (mount.path / "metadata/k").write_text("x")
+        deadline = time.monotonic() + 20
+        while "could not be committed" not in mount.read_log():
+            assert time.monotonic() < deadline, mount.read_log()
+            time.sleep(0.1)
+        assert any(problem["file"] == pack.name for problem in edit.status(mount)["problems"])
+        os.rename(folder / "away.bpk", pack)
+
+
+def test_valid_edits_are_saved_elsewhere(folder, pack):
+    copy = folder / "copy.bpk"
+    with edit.edited(pack) as mount:
+        (mount.path / "metadata/k").write_text("good\n")
+        (mount.path / "tensors/text.json").write_text("{")
+        assert run(BPK, "commit", "--to", copy, mount.path).status == 1 and not copy.exists()
+        assert run(BPK, "commit", "--valid", "--to", copy, mount.path).status == 0
+        assert bpkref.read(copy).metadata["k"] == "good"
+        edit.control(mount, "discard")
+
+
+def test_create_of_a_name_that_comes_back(pack):
+    """What editors do, beside commits that put back what was moved aside."""
+    with edit.edited(pack) as mount:
+        stop = threading.Event()
+
+        def commits():
+            while not stop.is_set():
+                edit.control(mount, "commit --valid")
+
+        thread = threading.Thread(target=commits)
+        thread.start()
+        try:
+            path = mount.path / "tensors/text"
+            size = path.stat().st_size
+            for _ in range(1500):
+                os.rename(path, mount.path / "tensors/text~")
+                with open(path, "wb") as file:
+                    file.write(b"Q" * size)
+        finally:
+            stop.set()
+            thread.join()
+        edit.control(mount, "discard")
+
+
+@pytest.mark.parametrize("how", ["valid", "unmount"])
+def test_names_joined_by_a_rename_fall_together(pack, how):
+    """The new content of the name that was moved away is not valid: the pack loses neither tensor."""
+    before = edit.book(pack)
+    with edit.edited(pack, status=3) as mount:
+        tensors = mount.path / "tensors"
+        os.rename(tensors / "text", tensors / "norm.gamma")
+        (tensors / "text").write_bytes(b"1")
+        if how == "valid":
+            edit.control(mount, "commit --valid")
+            assert edit.book(pack) == before
+    assert edit.book(pack) == before
+    with edit.edited(pack) as mount:
+        tensors = mount.path / "tensors"
+        assert (tensors / "text").read_bytes() == b"1"
+        assert (tensors / "norm.gamma").read_bytes() == edit.TEXT
+        (tensors / "text").write_bytes(b"2" * len(edit.TEXT))
+    after = {tensor[0]: tensor for tensor in edit.book(pack).tensors}
+    assert after["norm.gamma"][3] == edit.TEXT and after["text"][3] == b"2" * len(edit.TEXT)

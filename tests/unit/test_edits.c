@@ -201,14 +201,14 @@ START_TEST(killed_after_the_commit_it_is_not_done_again) {
     ck_assert(kit_says(&kit, T, "pending", "stays"));
     kit_close(&kit);
     kit_open(&kit);
-    ck_assert_int_eq(bpk_edits_discard(kit.edits), 0);
+    ck_assert_int_eq(bpk_edits_discard(kit.edits, NULL, NULL), 0);
     ck_assert(!kit_exists(&kit, T, "pending"));
     ck_assert(kit_says(&kit, T, "a", "committed!"));
 }
 
 START_TEST(discard_gives_the_base_back) {
     edit_all_kinds();
-    ck_assert_int_eq(bpk_edits_discard(kit.edits), 0);
+    ck_assert_int_eq(bpk_edits_discard(kit.edits, NULL, NULL), 0);
     ck_assert(!kit_has_edits_folder(&kit));
     ck_assert(kit_exists(&kit, T, "b"));
     ck_assert(kit_exists(&kit, T, "d"));

@@ -1,0 +1,25 @@
+/* Has the kernel forget what a discard dropped: names, which lead to other files now or to none,
+ * and the pages and attributes of files.
+ *
+ * The request is answered when that is done, so that whoever waited for the discard sees the pack
+ * as it is and writes to files that count. It is done in a thread of its own: the kernel may want
+ * an answer to another request first, and this may be the only thread that serves them (-s).
+ */
+#ifndef BPKFS_FORGETTING_H
+#define BPKFS_FORGETTING_H
+
+#include "requests.h"
+
+struct bpk_forgetting;
+
+/* NULL: out of memory. */
+struct bpk_forgetting *bpk_forgetting_new(struct bpk_mount *mount);
+
+/* A name to forget; a bpk_dropped_fn. */
+void bpk_forgetting_add(void *forgetting, enum bpk_folder folder, const char *name);
+
+/* Forgets, then answers the write of `size` bytes, or with the error `r`; takes `forgetting`, which
+ * may be NULL. */
+void bpk_forgetting_finish(struct bpk_forgetting *forgetting, fuse_req_t req, size_t size, int r);
+
+#endif
