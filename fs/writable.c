@@ -116,6 +116,9 @@ int bpk_writable_open(struct bpk_mount *mount, const struct bpk_options *options
         bpk_log("%s: %s", mount->pack_path, diag.sentence);
         return r;
     }
+    if (bpk_edits_are_damaged(mount->edits))
+        bpk_log("%s: the journal of the edits is damaged: those made after the damage are lost",
+                mount->pack_path);
     if (recovered > 0)
         bpk_log("%s: edits of an earlier mount are back; 'bpk status' shows them",
                 mount->pack_path);

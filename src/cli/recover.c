@@ -96,6 +96,9 @@ static int run(int argc, char **argv) {
     if (bpk_edits_open(argv[optind], pack.pack, &how, &edits, &found, &diag) < 0) {
         bpk_cli_error(argv[optind], "%s", diag.sentence);
     } else {
+        if (bpk_edits_are_damaged(edits))
+            bpk_cli_error(argv[optind], "the journal of the edits is damaged: those made after the "
+                                        "damage are lost");
         status = wants_commit ? commit(edits, argv[optind]) : show(edits);
         bpk_edits_close(edits);
     }

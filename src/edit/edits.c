@@ -147,6 +147,10 @@ int bpk_edits_open(const char *path, struct bpk_pack *pack, const struct bpk_edi
     return 0;
 }
 
+bool bpk_edits_are_damaged(const struct bpk_edits *edits) {
+    return edits->store.damaged;
+}
+
 static void free_stems_and_maps(struct bpk_edits *edits) {
     struct bpk_stem *stem;
     struct bpk_stem *next_stem;

@@ -47,6 +47,10 @@ struct bpk_edits_options {
 int bpk_edits_open(const char *path, struct bpk_pack *pack, const struct bpk_edits_options *options,
                    struct bpk_edits **ret_edits, size_t *ret_recovered, struct bpk_diag *diag);
 
+/* Whether the journal that was read back is damaged in its middle: the edits behind that place are
+ * lost, those before it are there. */
+bool bpk_edits_are_damaged(const struct bpk_edits *edits);
+
 void bpk_edits_close(struct bpk_edits *edits);
 
 /* The pack as last opened or committed; a new reference. */

@@ -323,6 +323,10 @@ int bpk_store_append(struct bpk_store *store, const struct bpk_outbuf *record) {
     bpk_store_frame(&frames, record);
     if (frames.failed)
         return -ENOMEM;
+    /* It must not come to life behind a record that is as long as the broken one. */
+    if (store->has_tail && ftruncate(store->journal, (off_t)store->end) < 0)
+        return -errno;
+    store->has_tail = false;
     int r = bpk_io_pwrite(store->journal, store->end, frames.text, frames.len);
     if (r < 0) {
         /* A part of a frame would be cut off at replay; without it nothing can follow it. */
@@ -337,20 +341,35 @@ int bpk_store_append(struct bpk_store *store, const struct bpk_outbuf *record) {
     return 0;
 }
 
+enum frame_state { FRAME_NONE, FRAME_BROKEN, FRAME_WHOLE };
+
+/* The frame at the start of `bytes`; NONE if there is no room for what it says to be. */
+static enum frame_state look_at_frame(const uint8_t *bytes, size_t size, struct frame *ret_frame) {
+    if (size < sizeof(*ret_frame))
+        return FRAME_NONE;
+    memcpy(ret_frame, bytes, sizeof(*ret_frame));
+    if (ret_frame->size > size - sizeof(*ret_frame))
+        return FRAME_NONE;
+    return XXH3_64bits(bytes + sizeof(*ret_frame), ret_frame->size) == ret_frame->hash
+               ? FRAME_WHOLE
+               : FRAME_BROKEN;
+}
+
+/* `ret_damaged`: what ends the whole frames is not the torn end of the journal. */
 static int take_frames(const uint8_t *bytes, size_t size, bpk_record_fn *take, void *context,
-                       size_t *ret_whole) {
+                       size_t *ret_whole, bool *ret_damaged) {
     size_t at = 0;
     struct frame frame;
-    while (size - at >= sizeof(frame)) {
-        memcpy(&frame, bytes + at, sizeof(frame));
-        const uint8_t *record = bytes + at + sizeof(frame);
-        if (frame.size > size - at - sizeof(frame) || XXH3_64bits(record, frame.size) != frame.hash)
-            break;
-        int r = take(context, record, frame.size);
+    enum frame_state state;
+    while ((state = look_at_frame(bytes + at, size - at, &frame)) == FRAME_WHOLE) {
+        int r = take(context, bytes + at + sizeof(frame), frame.size);
         if (r < 0)
             return r;
         at += sizeof(frame) + frame.size;
     }
+    size_t next = at + sizeof(frame) + (size_t)frame.size;
+    *ret_damaged =
+        state == FRAME_BROKEN && look_at_frame(bytes + next, size - next, &frame) == FRAME_WHOLE;
     *ret_whole = at;
     return 0;
 }
@@ -370,12 +389,15 @@ int bpk_store_replay(struct bpk_store *store, struct bpk_base_id *ret_base, bool
         return -EBADMSG;
     memcpy(&head, bytes, sizeof(head));
     size_t whole = 0;
+    bool damaged = false;
     if (take)
-        r = take_frames(bytes + sizeof(head), n - sizeof(head), take, context, &whole);
+        r = take_frames(bytes + sizeof(head), n - sizeof(head), take, context, &whole, &damaged);
     if (r < 0)
         return r;
     if (take)
         store->end = sizeof(head) + whole;
+    store->has_tail |= store->end < n;
+    store->damaged |= damaged; /* the next replay stops at `end` */
     read_boot_id(boot_id);
     *ret_base = head.base;
     *ret_same_boot = memcmp(boot_id, head.boot_id, sizeof(boot_id)) == 0;

@@ -37,6 +37,8 @@ struct bpk_store {
     int journal;           /* -1 while there is none */
     uint64_t end;          /* length of the journal: whole frames only */
     uint64_t reserved;     /* room on the disk up to here */
+    bool has_tail;         /* what replay did not take lies behind `end` */
+    bool damaged;          /* replay found whole records behind one that is not: they are lost */
     bool folder_dirty;     /* a file was made since the folder was last synced */
     bool parent_dirty;     /* so was the folder */
     bool journal_unsure;   /* it could not be synced: what it holds must be written again */

@@ -318,3 +318,34 @@ def test_names_joined_by_a_rename_fall_together(pack, how):
         (tensors / "text").write_bytes(b"2" * len(edit.TEXT))
     after = {tensor[0]: tensor for tensor in edit.book(pack).tensors}
     assert after["norm.gamma"][3] == edit.TEXT and after["text"][3] == b"2" * len(edit.TEXT)
+
+
+@pytest.mark.parametrize("reader", ["recover", "recover --commit", "mount"])
+def test_damage_in_the_middle_of_the_journal_is_told(folder, pack, reader):
+    """Edits that were synced and cannot be read back are not dropped without a word."""
+    mnt = folder / "mnt"
+    mnt.mkdir()
+    assert run(BPKFS, pack, mnt).status == 0
+    for i in range(6):
+        with open(mnt / f"metadata/z{i}", "w") as file:
+            file.write("value")
+            file.flush()
+            os.fsync(file.fileno())
+    pid = json.loads((mnt / ".bpkfs/status.json").read_text())["pid"]
+    os.kill(pid, 9)
+    while os.path.exists(f"/proc/{pid}") and "Z" not in pathlib.Path(f"/proc/{pid}/stat").read_text():
+        time.sleep(0.01)
+    run("fusermount3", "-u", "-z", mnt)
+    journal = pack.parent / f".{pack.name}.edits/journal"
+    whole = bytearray(journal.read_bytes())
+    at = whole.rindex(b"z3")
+    whole[at] ^= 1
+    journal.write_bytes(whole)
+    if reader == "mount":
+        result = run(BPKFS, pack, mnt)
+        assert run(BPK, "umount", mnt).status == 0
+    else:
+        result = run(BPK, *reader.split(), pack)
+    assert result.status == 0 and result.err.count("damaged") == 1, result
+    if reader != "recover":
+        assert {f"z{i}" for i in range(3)} <= set(bpkref.read(pack).metadata)

@@ -224,6 +224,18 @@ START_TEST(every_flipped_byte_is_seen) {
             int frame = at < HEAD + FRAME + 5 ? 0 : at < HEAD + 2 * FRAME + 11 ? 1 : 2;
             ck_assert_int_eq(r, 0);
             ck_assert_msg(replays(&store, expected[frame]), "byte %zu", at);
+            size_t start[] = {HEAD, HEAD + FRAME + 5, HEAD + 2 * FRAME + 11};
+            if (at >= start[frame] + 8) /* the length is as it was */
+                ck_assert_int_eq(store.damaged, frame < 2);
+            /* A record of the same length does not bring those behind it back. */
+            static const char *const as_long[] = {"FIRST", "SECOND", "THIRD"};
+            char more[100];
+            snprintf(more, sizeof(more), "%s%s|", expected[frame], as_long[frame]);
+            ck_assert_int_eq(append(&store, as_long[frame]), 0);
+            bpk_store_close(&store);
+            store = open_store();
+            ck_assert_msg(replays(&store, more), "byte %zu, written on", at);
+            ck_assert(!store.damaged);
         }
         bytes_clear(&seen.text);
         bpk_store_close(&store);
