@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 static int open_pidfd(pid_t pid) {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -74,9 +75,20 @@ static void wait_for_end(int pidfd) {
         ;
 }
 
+/* Another bpk, or a desktop that looks at each new mount, has it open for a moment only. */
+static int unmount_soon(const char *mountpoint) {
+    enum { TRIES = 10, PAUSE_US = 100000 };
+    int r = bpk_unmount(mountpoint, false);
+    for (int i = 0; i < TRIES && r == -EBUSY; i++) {
+        (void)usleep(PAUSE_US);
+        r = bpk_unmount(mountpoint, false);
+    }
+    return r;
+}
+
 static int unmount(const char *mountpoint, const struct bpk_status *status) {
     _cleanup_close_ int pidfd = open_pidfd(status->pid);
-    int r = bpk_unmount(mountpoint, false);
+    int r = unmount_soon(mountpoint);
     if (r < 0) {
         bpk_cli_error(mountpoint, "cannot unmount: %s", strerror(-r));
         if (r == -EBUSY)

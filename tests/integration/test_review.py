@@ -349,3 +349,15 @@ def test_damage_in_the_middle_of_the_journal_is_told(folder, pack, reader):
     assert result.status == 0 and result.err.count("damaged") == 1, result
     if reader != "recover":
         assert {f"z{i}" for i in range(3)} <= set(bpkref.read(pack).metadata)
+
+
+def test_umount_waits_for_who_is_gone_in_a_moment(folder, pack):
+    mnt = folder / "mnt"
+    mnt.mkdir()
+    assert run(BPKFS, pack, mnt).status == 0
+    held = open(mnt / "tensors/text", "rb")
+    timer = threading.Timer(0.3, held.close)
+    timer.start()
+    assert run(BPK, "umount", mnt).status == 0
+    timer.join()
+    assert not os.path.ismount(mnt)
