@@ -127,6 +127,19 @@ static int add_pack_problems(struct bpk_mount *mount, const struct bpk_pack *bas
     return 0;
 }
 
+/* Only while a commit writes. */
+static void out_progress(const struct bpk_mount *mount, struct bpk_outbuf *out) {
+    uint64_t done;
+    uint64_t total;
+    if (!mount->edits || !bpk_edits_progress(mount->edits, &done, &total))
+        return;
+    bpk_out_str(out, ",\n  \"committing\": {\"done\": ");
+    bpk_out_u64(out, done);
+    bpk_out_str(out, ", \"total\": ");
+    bpk_out_u64(out, total);
+    bpk_out_str(out, "}");
+}
+
 static int compose(struct bpk_mount *mount, struct bpk_outbuf *out) {
     struct bpk_pack *base = mount->edits ? bpk_edits_base(mount->edits) : bpk_pack_ref(mount->pack);
     struct bpk_pack_info info;
@@ -160,6 +173,7 @@ static int compose(struct bpk_mount *mount, struct bpk_outbuf *out) {
     bpk_out_str(out, list.empty ? "]" : "\n  ]");
     bpk_out_str(out, ",\n  \"last_commit\": ");
     out_time(out, mount->edits ? bpk_edits_last_commit(mount->edits) : 0);
+    out_progress(mount, out);
     bpk_out_str(out, ",\n  \"pid\": ");
     bpk_out_u64(out, (uint64_t)getpid());
     bpk_out_str(out, "\n}\n");

@@ -1,6 +1,7 @@
 #include "cli/live.h"
 
 #include "cli/cli.h"
+#include "cli/progress.h"
 #include "pack/text.h"
 #include "pack/util.h"
 
@@ -29,15 +30,30 @@ static int read_all(int fd, struct bpk_outbuf *out) {
     return out->failed ? -ENOMEM : 0;
 }
 
+static int read_status(const char *mountpoint, struct bpk_status *ret_status,
+                       struct bpk_outbuf *text) {
+    int fd = open_control_file(mountpoint, "status.json", O_RDONLY);
+    int r = fd < 0 ? fd : read_all(fd, text);
+    if (fd >= 0)
+        close(fd);
+    return r < 0 ? r : bpk_status_parse((struct bpk_str){text->text, text->len}, ret_status);
+}
+
+static bool ask_daemon(void *mountpoint, uint64_t *ret_done, uint64_t *ret_total) {
+    _cleanup_outbuf_ struct bpk_outbuf text = {0};
+    struct bpk_status status;
+    if (read_status(mountpoint, &status, &text) < 0)
+        return false;
+    *ret_done = status.done;
+    *ret_total = status.total;
+    bpk_status_clear(&status);
+    return true;
+}
+
 int bpk_live_status(const char *mountpoint, struct bpk_status *ret_status,
                     struct bpk_outbuf *ret_text) {
     _cleanup_outbuf_ struct bpk_outbuf text = {0};
-    int fd = open_control_file(mountpoint, "status.json", O_RDONLY);
-    int r = fd < 0 ? fd : read_all(fd, &text);
-    if (fd >= 0)
-        close(fd);
-    if (r == 0)
-        r = bpk_status_parse((struct bpk_str){text.text, text.len}, ret_status);
+    int r = read_status(mountpoint, ret_status, &text);
     if (r == -ENOENT || r == -ENOTDIR)
         bpk_cli_error(mountpoint, "no pack is mounted there");
     else if (r < 0)
@@ -76,11 +92,15 @@ int bpk_live_command(const char *mountpoint, const char *command) {
         bpk_cli_error(mountpoint, "cannot reach its daemon: %s", strerror(-fd));
     if (fd < 0)
         return fd;
+    struct bpk_cli_progress progress = {
+        .ask = ask_daemon, .context = (void *)(uintptr_t)mountpoint, .what = "committing"};
     ssize_t n;
+    bpk_cli_progress_begin(&progress);
     do {
         n = write(fd, command, strlen(command));
     } while (n < 0 && errno == EINTR);
     int r = n < 0 ? -errno : 0;
+    bpk_cli_progress_end(&progress);
     close(fd);
     if (r < 0)
         print_reason(mountpoint, r);

@@ -1,5 +1,6 @@
 /* bpk recover: the edits that a mount left beside a pack, without mounting it again. */
 #include "cli/cli.h"
+#include "cli/progress.h"
 
 #include "edit/edits.h"
 #include "pack/text.h"
@@ -51,11 +52,19 @@ static int show(struct bpk_edits *edits) {
     return BPK_EXIT_OK;
 }
 
+static bool ask_edits(void *edits, uint64_t *ret_done, uint64_t *ret_total) {
+    return bpk_edits_progress(edits, ret_done, ret_total);
+}
+
 static int commit(struct bpk_edits *edits, const char *path) {
     struct bpk_commit_result result;
     struct bpk_diag diag = {.sentence = ""};
     struct counts counts = {0};
-    if (bpk_edits_commit(edits, BPK_COMMIT_ALL, &result, &diag) < 0) {
+    struct bpk_cli_progress progress = {.ask = ask_edits, .context = edits, .what = "committing"};
+    bpk_cli_progress_begin(&progress);
+    int r = bpk_edits_commit(edits, BPK_COMMIT_ALL, &result, &diag);
+    bpk_cli_progress_end(&progress);
+    if (r < 0) {
         bpk_cli_error(path, "%s", diag.sentence);
         return BPK_EXIT_FAILED;
     }

@@ -255,6 +255,22 @@ static int begin_commit(struct bpk_commit *commit, struct bpk_plan *ret_plan, bo
     return r;
 }
 
+static void note_progress(void *context, uint64_t done, uint64_t total) {
+    struct bpk_edits *edits = context;
+    edits->written = done;
+    edits->to_write = total;
+}
+
+static void end_progress(struct bpk_edits *edits) {
+    note_progress(edits, 0, 0);
+}
+
+bool bpk_edits_progress(struct bpk_edits *edits, uint64_t *ret_done, uint64_t *ret_total) {
+    *ret_done = edits->written;
+    *ret_total = edits->to_write;
+    return *ret_total > 0 && *ret_done <= *ret_total;
+}
+
 int bpk_edits_commit(struct bpk_edits *edits, enum bpk_commit_mode mode,
                      struct bpk_commit_result *ret_result, struct bpk_diag *diag) {
     struct bpk_commit commit = {.edits = edits, .mode = mode, .lock_fd = -1};
@@ -268,11 +284,13 @@ int bpk_edits_commit(struct bpk_edits *edits, enum bpk_commit_mode mode,
         struct bpk_replace_options options = {
             .folder = edits->parent, /* its path may lead into the mount itself */
             .ignore_owner = edits->ignore_owner,
+            .progress = {note_progress, edits},
             .before_publish = before_publish,
             .context = &commit,
         };
         struct bpk_written written = {0};
         r = bpk_replace(&plan, strrchr(edits->path, '/') + 1, &options, &written, diag);
+        end_progress(edits);
         if (written.published) {
             int taken = take_over(&commit, plan.keeps_data);
             r = r < 0 ? r : taken;
@@ -292,7 +310,8 @@ int bpk_edits_commit(struct bpk_edits *edits, enum bpk_commit_mode mode,
 int bpk_edits_save(struct bpk_edits *edits, enum bpk_commit_mode mode, const char *path,
                    struct bpk_diag *diag) {
     struct bpk_commit commit = {.edits = edits, .mode = mode, .lock_fd = -1};
-    const struct bpk_replace_options options = {.new_file = true, .ignore_owner = true};
+    const struct bpk_replace_options options = {
+        .new_file = true, .ignore_owner = true, .progress = {note_progress, edits}};
     struct bpk_plan plan = {0};
     bool something = false;
     int r = begin_commit(&commit, &plan, &something, diag);
@@ -302,6 +321,7 @@ int bpk_edits_save(struct bpk_edits *edits, enum bpk_commit_mode mode, const cha
         r = bpk_plan_from_pack(edits->base, &plan);
     if (r == 0)
         r = bpk_replace(&plan, path, &options, NULL, diag);
+    end_progress(edits);
     bpk_plan_clear(&plan);
     thaw(&commit);
     return r;

@@ -169,6 +169,10 @@ void bpk_edits_list(struct bpk_edits *edits, bpk_edit_fn *report, void *context)
 /* index.tsv as the edits make it. */
 int bpk_edits_index(struct bpk_edits *edits, struct bpk_outbuf *out);
 
+/* How far a commit under way has come, in bytes of the new pack; false if none writes. Takes no
+ * lock. */
+bool bpk_edits_progress(struct bpk_edits *edits, uint64_t *ret_done, uint64_t *ret_total);
+
 /* A number that is another one after every change, commit and discard. */
 uint64_t bpk_edits_generation(struct bpk_edits *edits);
 

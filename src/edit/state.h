@@ -141,6 +141,9 @@ struct bpk_edits {
     time_t last_commit;
     time_t last_change; /* CLOCK_MONOTONIC */
     bool committing;
+    /* bytes of the new pack, while one is written; else 0 */
+    _Atomic uint64_t written;
+    _Atomic uint64_t to_write;
 };
 
 /* The maps of a pack; each goes into a commit whole or not at all. */

@@ -88,6 +88,11 @@ static uint64_t hole_size(int fd, uint64_t offset, uint64_t size) {
     return end > 0 && (uint64_t)end >= offset + size ? size : 0;
 }
 
+static void report(const struct bpk_copier *copier, uint64_t done) {
+    if (copier->progress.report)
+        copier->progress.report(copier->progress.context, done, copier->total);
+}
+
 static int copy_plain(struct bpk_copier *copier, int from, uint64_t from_offset, uint64_t to_offset,
                       uint64_t size) {
     if (size > 0 && !copier->buffer)
@@ -119,6 +124,7 @@ static int copy_plain(struct bpk_copier *copier, int from, uint64_t from_offset,
         from_offset += n;
         to_offset += n;
         size -= n;
+        report(copier, to_offset);
     }
     return 0;
 }
@@ -136,6 +142,7 @@ int bpk_copier_range(struct bpk_copier *copier, int from, uint64_t from_offset, 
         if (r == 0) {
             copier->cloned += whole;
             head += whole;
+            report(copier, to_offset + head);
         }
         /* Another filesystem, or one that cannot after all: copy the rest. */
         from_offset += head;

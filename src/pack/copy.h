@@ -14,8 +14,18 @@
  * in `to` is lost. */
 bool bpk_copy_can_clone(int from, int to);
 
+/* Called now and then with the bytes done so far; may be NULL. */
+typedef void bpk_progress_fn(void *context, uint64_t done, uint64_t total);
+
+struct bpk_progress {
+    bpk_progress_fn *report;
+    void *context;
+};
+
 struct bpk_copier {
     int to;
+    struct bpk_progress progress; /* told how far into `to` the copy is, of `total` */
+    uint64_t total;
     bool clone;      /* bpk_copy_can_clone */
     uint64_t copied; /* bytes written from memory so far */
     uint64_t cloned; /* bytes shared so far */

@@ -1,6 +1,5 @@
 #include "pack/writer.h"
 
-#include "pack/copy.h"
 #include "pack/diag.h"
 #include "pack/io.h"
 
@@ -58,8 +57,7 @@ static int add_run(struct bpk_copier *copier, struct pending *pending, const str
     return r;
 }
 
-static int copy_tensors(const struct bpk_plan *plan, struct bpk_copier *copier,
-                        const struct bpk_progress *progress) {
+static int copy_tensors(const struct bpk_plan *plan, struct bpk_copier *copier) {
     struct pending pending = {0};
     int r = 0;
     for (size_t i = 0; i < plan->tensor_count && r == 0; i++) {
@@ -74,8 +72,6 @@ static int copy_tensors(const struct bpk_plan *plan, struct bpk_copier *copier,
                 run.size = t->size - offset;
             r = add_run(copier, &pending, &run, plan->data_start + t->start + offset);
             offset += run.size;
-            if (progress && progress->report)
-                progress->report(progress->context, t->start + offset, plan->data_size);
         }
         /* What follows an edited tensor in its file need not be padding: it may be its old end. */
         if (r == 0 && t->next_run)
@@ -93,11 +89,13 @@ static int copy_section(const struct bpk_plan *plan, struct bpk_copier *copier) 
 int bpk_writer_write(const struct bpk_plan *plan, int fd, bool can_clone,
                      const struct bpk_progress *progress, struct bpk_written *ret_written,
                      struct bpk_diag *diag) {
-    struct bpk_copier copier = {.to = fd, .clone = can_clone};
+    struct bpk_copier copier = {.to = fd, .clone = can_clone, .total = bpk_plan_file_size(plan)};
+    if (progress)
+        copier.progress = *progress;
     /* Nothing of what was tried with it may stay between the tensors. */
     int r = ftruncate(fd, 0) < 0 || ftruncate(fd, (off_t)bpk_plan_file_size(plan)) < 0 ? -errno : 0;
     if (r == 0)
-        r = plan->keeps_data ? copy_section(plan, &copier) : copy_tensors(plan, &copier, progress);
+        r = plan->keeps_data ? copy_section(plan, &copier) : copy_tensors(plan, &copier);
     if (r == 0)
         r = bpk_copier_write(&copier, 0, plan->head.text, plan->head.len);
     bpk_copier_clear(&copier);

@@ -2,6 +2,7 @@
 #ifndef BPK_PACK_WRITER_H
 #define BPK_PACK_WRITER_H
 
+#include "pack/copy.h"
 #include "pack/plan.h"
 
 struct bpk_written {
@@ -10,16 +11,9 @@ struct bpk_written {
     bool published;  /* of a replacement: the new file is where it belongs, even if it failed */
 };
 
-/* Called now and then with the bytes written so far; may be NULL. */
-typedef void bpk_progress_fn(void *context, uint64_t done, uint64_t total);
-
-struct bpk_progress {
-    bpk_progress_fn *report;
-    void *context;
-};
-
-/* Writes the whole pack into the empty file `fd`. `can_clone` as it was for bpk_plan_place. Nothing
- * is synced. 0 or -errno with `diag`: -ESTALE if a source was cut meanwhile. */
+/* Writes the whole pack into the empty file `fd`. `progress` (may be NULL) is told of bytes of it.
+ * `can_clone` as it was for bpk_plan_place. Nothing is synced. 0 or -errno with `diag`: -ESTALE if
+ * a source was cut meanwhile. */
 int bpk_writer_write(const struct bpk_plan *plan, int fd, bool can_clone,
                      const struct bpk_progress *progress, struct bpk_written *ret_written,
                      struct bpk_diag *diag);

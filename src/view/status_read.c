@@ -62,6 +62,9 @@ int bpk_status_parse(struct bpk_str text, struct bpk_status *ret_status) {
         .last_commit = copy_string(root, "last_commit"),
         .pid = (pid_t)json_integer_value(json_object_get(root, "pid")),
     };
+    const json_t *committing = json_object_get(root, "committing");
+    status.done = (uint64_t)json_integer_value(json_object_get(committing, "done"));
+    status.total = (uint64_t)json_integer_value(json_object_get(committing, "total"));
     copy_problems(root, &status);
     json_decref(root);
     if (!status.pack || !status.layout || !status.edits || !status.scratch || !status.problems) {

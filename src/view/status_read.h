@@ -21,6 +21,8 @@ struct bpk_status {
     size_t problem_count;
     char *last_commit; /* NULL: none in this mount */
     pid_t pid;
+    uint64_t done; /* bytes of a commit under way, of `total` */
+    uint64_t total;
 };
 
 /* 0, -EBADMSG if the text is not a status, -ENOMEM. */

@@ -4,12 +4,16 @@ import ctypes
 import json
 import os
 import pathlib
+import pty
+import re
 import struct
+import subprocess
 import threading
 import time
 
 import pytest
 
+import bpkcrash as crash
 import bpkedit as edit
 import bpkref
 from conftest import BPK, BPKFS, mounted, run
@@ -361,3 +365,34 @@ def test_umount_waits_for_who_is_gone_in_a_moment(folder, pack):
     assert run(BPK, "umount", mnt).status == 0
     timer.join()
     assert not os.path.ismount(mnt)
+
+
+@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
+def test_progress_of_a_long_commit(folder, terminal):
+    """A line on a terminal after a second, gone at the end; nothing elsewhere."""
+    crash.need("strace")
+    size = 48 << 20
+    pack = edit.make_pack(folder, [("w", "U8", [size], os.urandom(size), None)])
+    with edit.edited(pack) as mount:
+        with open(mount.path / "tensors/w", "r+b") as file:
+            file.write(b"x")
+        ours, theirs = pty.openpty() if terminal else os.pipe()
+        slow = "inject=pwrite64:delay_exit=250000"
+        with crash.Strace(mount.daemon.pid, "-etrace=pwrite64", f"-e{slow}"):
+            process = subprocess.Popen([BPK, "commit", mount.path], stderr=theirs)
+            os.close(theirs)
+            said = b""
+            try:
+                while chunk := os.read(ours, 65536):
+                    said += chunk
+            except OSError:  # a terminal that nobody has open any more
+                pass
+            assert process.wait() == 0
+        os.close(ours)
+        edit.check_clean(mount)
+    if not terminal:
+        assert said == b""
+        return
+    shown = [int(number) for number in re.findall(rb"\rbpk: committing: +(\d+) %", said)]
+    assert len(shown) > 1 and shown == sorted(shown) and 0 < shown[0] < shown[-1] <= 100, said
+    assert said.endswith(b"\r\x1b[K")
