@@ -78,6 +78,9 @@ static int serve(struct fuse_session *session, const struct bpk_options *options
         struct fuse_loop_config config = {.clone_fd = 0, .max_idle_threads = 10};
         r = fuse_session_loop_mt(session, &config);
     }
+    /* So a detached mount may end, too, if its last file is closed while a request is read. */
+    if (r == -ECONNABORTED)
+        r = 0;
     if (r < 0)
         bpk_log("the connection to the kernel failed: %s", strerror(-r));
     return r < 0 ? EXIT_REFUSED : 0;

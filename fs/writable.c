@@ -59,11 +59,14 @@ static void tell_of_left_edits(const struct bpk_mount *mount) {
 /* Whether a bpkfs shows the pack; says where. */
 static bool tell_holder(const struct bpk_mount *mount) {
     FILE *table = setmntent("/proc/self/mounts", "r");
+    const struct stat *pack = bpk_pack_stat(mount->pack);
     const struct mntent *entry;
+    struct stat other; /* the pack may be mounted under another name */
     bool found = false;
     while (table && (entry = getmntent(table))) {
-        if (strcmp(entry->mnt_type, "fuse.bpkfs") != 0 ||
-            strcmp(entry->mnt_fsname, mount->real_path) != 0 || !hasmntopt(entry, "rw"))
+        if (strcmp(entry->mnt_type, "fuse.bpkfs") != 0 || !hasmntopt(entry, "rw") ||
+            stat(entry->mnt_fsname, &other) < 0 || other.st_dev != pack->st_dev ||
+            other.st_ino != pack->st_ino)
             continue;
         bpk_log("%s: it is mounted for writing at %s; '-o ro' mounts it for reading",
                 mount->pack_path, entry->mnt_dir);

@@ -2,10 +2,12 @@
 
 import ctypes
 import json
+import mmap
 import os
 import pathlib
 import pty
 import re
+import signal
 import struct
 import subprocess
 import threading
@@ -396,3 +398,26 @@ def test_progress_of_a_long_commit(folder, terminal):
     shown = [int(number) for number in re.findall(rb"\rbpk: committing: +(\d+) %", said)]
     assert len(shown) > 1 and shown == sorted(shown) and 0 < shown[0] < shown[-1] <= 100, said
     assert said.endswith(b"\r\x1b[K")
+
+
+def test_second_writable_mount_by_a_hard_link(folder, pack):
+    other = folder / "other.bpk"
+    os.link(pack, other)
+    (folder / "mnt").mkdir()
+    with edit.edited(pack) as mount:
+        result = run(BPKFS, other, folder / "mnt")
+        assert result.status == 1 and str(mount.path) in result.err and "waiting" not in result.err
+
+
+def test_last_close_of_a_detached_mount(folder, pack):
+    """The kernel may end the connection while a request is being read: that is an orderly end, too."""
+    for i in range(60):
+        with crash.daemon(pack) as mount:
+            with crash.opened(mount.tensors / "conv.weight") as fd:
+                mapped = mmap.mmap(fd, 4096)
+            mapped[:1] = bytes([i + 1])
+            mount.send(signal.SIGTERM)
+            crash.wait_until(lambda now=mount: not now.is_mounted(), "detached")
+            mapped.close()
+            assert mount.wait() == 0, mount.read_log()
+        assert edit.book(pack).tensor("conv.weight")[3][0] == i + 1
