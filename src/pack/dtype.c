@@ -95,6 +95,28 @@ bool bpk_quant_mode_from_name(struct bpk_str name, enum bpk_quant_mode *ret_mode
     return FIND_NAME(name, modes, ret_mode);
 }
 
+bool bpk_quant_store_from_name(struct bpk_str name, enum bpk_quant_store *ret_store,
+                               bool *ret_takes_dim) {
+    static const struct {
+        const char *name;
+        enum bpk_quant_store store;
+        bool takes_dim;
+    } stores[] = {
+        {"Native", BPK_STORE_NATIVE, false},
+        {"PackedNative", BPK_STORE_PACKED_NATIVE, true},
+        {"PackedU32", BPK_STORE_PACKED_U32, true},
+        {"U32", BPK_STORE_U32, false},
+    };
+    for (size_t i = 0; i < BPK_ARRAY_LEN(stores); i++) {
+        if (!bpk_str_is(name, stores[i].name))
+            continue;
+        *ret_store = stores[i].store;
+        *ret_takes_dim = stores[i].takes_dim;
+        return true;
+    }
+    return false;
+}
+
 const char *bpk_kind_name(enum bpk_kind kind) {
     return kinds[kind].name;
 }

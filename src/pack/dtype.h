@@ -11,6 +11,9 @@ bool bpk_bool_store_from_name(struct bpk_str name, enum bpk_bool_store *ret_stor
 bool bpk_quant_value_from_name(struct bpk_str name, enum bpk_quant_value *ret_value);
 bool bpk_scale_from_name(struct bpk_str name, enum bpk_scale *ret_scale);
 bool bpk_quant_mode_from_name(struct bpk_str name, enum bpk_quant_mode *ret_mode);
+/* *ret_takes_dim: whether the packed dimension goes with it. */
+bool bpk_quant_store_from_name(struct bpk_str name, enum bpk_quant_store *ret_store,
+                               bool *ret_takes_dim);
 
 bool bpk_str_is(struct bpk_str a, const char *b);
 

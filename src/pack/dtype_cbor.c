@@ -42,29 +42,16 @@ static int read_scale(struct bpk_cbor *cbor, enum bpk_scale *ret_scale) {
 }
 
 static int read_store(struct bpk_cbor *cbor, struct bpk_scheme *scheme) {
-    static const struct {
-        const char *name;
-        enum bpk_quant_store store;
-        bool takes_value;
-    } stores[] = {
-        {"Native", BPK_STORE_NATIVE, false},
-        {"PackedNative", BPK_STORE_PACKED_NATIVE, true},
-        {"PackedU32", BPK_STORE_PACKED_U32, true},
-        {"U32", BPK_STORE_U32, false},
-    };
     struct bpk_cbor_variant variant;
     int r = bpk_cbor_enum(cbor, &variant);
     if (r < 0)
         return r;
-    for (size_t i = 0; i < sizeof(stores) / sizeof(stores[0]); i++) {
-        if (!bpk_str_is(variant.name, stores[i].name))
-            continue;
-        if (variant.has_value != stores[i].takes_value)
-            return misplaced_value(cbor, "quantization store", &variant);
-        scheme->store = stores[i].store;
-        return variant.has_value ? bpk_cbor_uint(cbor, &scheme->packed_dim) : 0;
-    }
-    return unknown(cbor, "quantization store", &variant);
+    bool takes_dim;
+    if (!bpk_quant_store_from_name(variant.name, &scheme->store, &takes_dim))
+        return unknown(cbor, "quantization store", &variant);
+    if (variant.has_value != takes_dim)
+        return misplaced_value(cbor, "quantization store", &variant);
+    return variant.has_value ? bpk_cbor_uint(cbor, &scheme->packed_dim) : 0;
 }
 
 static int read_u8(struct bpk_cbor *cbor, uint8_t *ret_value) {

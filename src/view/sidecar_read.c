@@ -75,37 +75,24 @@ static enum bpk_text_verdict take_scale(const struct bpk_json_source *source, co
 
 static enum bpk_text_verdict take_store(const struct bpk_json_source *source, json_t *value,
                                         struct bpk_scheme *scheme) {
-    static const struct {
-        const char *name;
-        enum bpk_quant_store store;
-        bool takes_value;
-    } stores[] = {
-        {"Native", BPK_STORE_NATIVE, false},
-        {"PackedNative", BPK_STORE_PACKED_NATIVE, true},
-        {"PackedU32", BPK_STORE_PACKED_U32, true},
-        {"U32", BPK_STORE_U32, false},
-    };
     json_t *dim = NULL;
     const char *key = bpk_json_only_key(value, &dim);
     struct bpk_str name = key ? (struct bpk_str){key, strlen(key)} : bpk_json_text(value);
     if (!name.bytes)
         return bpk_json_fault(source, "a quantization store must be a name in quotes, or "
                                       "{\"PackedU32\": 0} or the like");
-    for (size_t i = 0; i < BPK_ARRAY_LEN(stores); i++) {
-        if (!bpk_str_is(name, stores[i].name))
-            continue;
-        if (stores[i].takes_value != (key != NULL))
-            return bpk_json_fault(source,
-                                  key ? "the quantization store \"%s\" takes no dimension"
-                                      : "the quantization store \"%1$s\" needs its dimension: "
-                                        "{\"%1$s\": 0}",
-                                  stores[i].name);
-        scheme->store = stores[i].store;
-        return key ? bpk_json_take_u64(source, dim, "the packed dimension", UINT64_MAX,
-                                       &scheme->packed_dim)
-                   : BPK_TEXT_GOOD;
-    }
-    return unknown(source, "quantization store", name);
+    bool takes_dim;
+    if (!bpk_quant_store_from_name(name, &scheme->store, &takes_dim))
+        return unknown(source, "quantization store", name);
+    if (takes_dim != (key != NULL))
+        return bpk_json_fault(source,
+                              key ? "the quantization store \"%s\" takes no dimension"
+                                  : "the quantization store \"%1$s\" needs its dimension: "
+                                    "{\"%1$s\": 0}",
+                              name.bytes);
+    return key ? bpk_json_take_u64(source, dim, "the packed dimension", UINT64_MAX,
+                                   &scheme->packed_dim)
+               : BPK_TEXT_GOOD;
 }
 
 static enum bpk_text_verdict take_u8(const struct bpk_json_source *source, const json_t *value,
