@@ -2,7 +2,6 @@
 
 #include "pack/util.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +11,7 @@ struct bpk_forgetting {
     size_t written;
     int error;
     struct dropped_name {
-        fuse_ino_t folder;
+        uint64_t folder_number;
         char *name;
     } * names;
     size_t name_count;
@@ -28,9 +27,7 @@ struct bpk_forgetting *bpk_forgetting_new(struct bpk_mount *mount) {
     return forgetting;
 }
 
-void bpk_forgetting_add(void *context, enum bpk_folder folder, const char *name) {
-    static const fuse_ino_t folders[BPK_FOLDERS] = {BPK_NODE_ROOT, BPK_NODE_TENSORS,
-                                                    BPK_NODE_METADATA};
+void bpk_forgetting_add(void *context, uint64_t folder_number, const char *name) {
     struct bpk_forgetting *forgetting = context;
     char *copy = strdup(name);
     if (!copy || bpk_grow((void **)&forgetting->names, &forgetting->name_capacity,
@@ -38,7 +35,7 @@ void bpk_forgetting_add(void *context, enum bpk_folder folder, const char *name)
         free(copy);
         return;
     }
-    forgetting->names[forgetting->name_count++] = (struct dropped_name){folders[folder], copy};
+    forgetting->names[forgetting->name_count++] = (struct dropped_name){folder_number, copy};
 }
 
 /* Names before pages: an open in between finds the file that counts. */
@@ -47,7 +44,7 @@ static void *forget(void *context) {
     struct fuse_session *session = forgetting->mount->session;
     for (size_t i = 0; i < forgetting->name_count; i++) {
         const struct dropped_name *dropped = &forgetting->names[i];
-        (void)fuse_lowlevel_notify_inval_entry(session, dropped->folder, dropped->name,
+        (void)fuse_lowlevel_notify_inval_entry(session, dropped->folder_number, dropped->name,
                                                strlen(dropped->name));
         free(dropped->name);
     }

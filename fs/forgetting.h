@@ -16,7 +16,7 @@ struct bpk_forgetting;
 struct bpk_forgetting *bpk_forgetting_new(struct bpk_mount *mount);
 
 /* A name to forget; a bpk_dropped_fn. */
-void bpk_forgetting_add(void *forgetting, enum bpk_folder folder, const char *name);
+void bpk_forgetting_add(void *forgetting, uint64_t folder_number, const char *name);
 
 /* Forgets, then answers the write of `size` bytes, or with the error `r`; takes `forgetting`, which
  * may be NULL. */

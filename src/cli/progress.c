@@ -1,7 +1,5 @@
 #include "cli/progress.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>

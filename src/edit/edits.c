@@ -388,7 +388,7 @@ int bpk_edits_discard(struct bpk_edits *edits, bpk_dropped_fn *dropped, void *co
         struct bpk_entry *next;
         HASH_ITER(hh, edits->entries, entry, next) {
             if (dropped && !entry->clean)
-                dropped(context, (enum bpk_folder)entry->key[0], entry->key + 1);
+                dropped(context, edits->folder_numbers[(int)entry->key[0]], entry->key + 1);
             if (r == 0)
                 r = discard_entry(edits, entry);
         }

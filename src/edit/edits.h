@@ -151,9 +151,10 @@ int bpk_edits_commit(struct bpk_edits *edits, enum bpk_commit_mode mode,
 int bpk_edits_save(struct bpk_edits *edits, enum bpk_commit_mode mode, const char *path,
                    struct bpk_diag *diag);
 
-/* Drops all edits. Each name that was touched is reported (`dropped` may be NULL; it must not call
- * back): it leads to another file now, or to none. -EBUSY while a commit runs. */
-typedef void bpk_dropped_fn(void *context, enum bpk_folder folder, const char *name);
+/* Drops all edits. Each name that was touched is reported with the number of its folder (`dropped`
+ * may be NULL; it must not call back): it leads to another file now, or to none. -EBUSY while a
+ * commit runs. */
+typedef void bpk_dropped_fn(void *context, uint64_t folder_number, const char *name);
 int bpk_edits_discard(struct bpk_edits *edits, bpk_dropped_fn *dropped, void *context);
 
 /* Scratch dies with an orderly end of the mount: nobody has it open any more. */
