@@ -553,3 +553,19 @@ def error_of(function, *arguments, **options):
 
 def pause():
     time.sleep(0.05)
+
+
+def prepared_steps():
+    """The steps, and how often each call is made by a mount of one thread while they are done."""
+    need("strace")
+    with fresh_folder() as folder:
+        pack = bpkedit.make_pack(folder, TENSORS)
+        with daemon(pack, "-s") as mount:
+            steps = Steps().prepare(mount)
+            bpkedit.control(mount, "discard")
+        with daemon(pack, "-s") as mount:
+            with Strace(mount.daemon.pid, f"-etrace={','.join(CALLS)}") as trace:
+                assert steps.run(mount) == (len(steps.steps), None)
+            assert view(mount) == steps.views[-1]
+    counts = trace.counts()
+    return steps, [(call, n) for call in sorted(counts) for n in range(1, counts[call] + 1)]

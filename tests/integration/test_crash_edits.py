@@ -12,22 +12,6 @@ import bpkcrash as crash
 import bpkedit
 
 
-def prepared():
-    """The steps, and how often each call is made by a mount of one thread while they are done."""
-    crash.need("strace")
-    with crash.fresh_folder() as folder:
-        pack = bpkedit.make_pack(folder, crash.TENSORS)
-        with crash.daemon(pack, "-s") as mount:
-            steps = crash.Steps().prepare(mount)
-            bpkedit.control(mount, "discard")
-        with crash.daemon(pack, "-s") as mount:
-            with crash.Strace(mount.daemon.pid, f"-etrace={','.join(crash.CALLS)}") as trace:
-                assert steps.run(mount) == (len(steps.steps), None)
-            assert crash.view(mount) == steps.views[-1]
-    counts = trace.counts()
-    return steps, [(call, n) for call in sorted(counts) for n in range(1, counts[call] + 1)]
-
-
 def check_next_mount(steps, pack, old, done, what):
     """The edits are back; a commit takes them in (what is whole of them), and nothing is left but what is not."""
     assert pack.read_bytes() == old, what
@@ -42,7 +26,7 @@ def check_next_mount(steps, pack, old, done, what):
 
 
 def test_kill_at_every_call():
-    steps, points = prepared()
+    steps, points = crash.prepared_steps()
     wanted = crash.sample(points, 120)
     stopped = set()
     for call, n in wanted:
@@ -63,7 +47,7 @@ def test_kill_at_every_call():
 
 def test_kill_after_every_step():
     """Nothing was synced: all is there."""
-    steps, _ = prepared()
+    steps, _ = crash.prepared_steps()
     for count in range(1, len(steps.steps) + 1):
         with crash.fresh_folder() as folder:
             pack = bpkedit.make_pack(folder, crash.TENSORS)

@@ -135,17 +135,8 @@ def edits_with(steps, call, n, error):
 
 
 def test_errors_of_edits():
-    crash.need("strace")
-    with crash.fresh_folder() as folder:
-        pack = bpkedit.make_pack(folder, crash.TENSORS)
-        with crash.daemon(pack, "-s") as mount:
-            steps = crash.Steps().prepare(mount)
-            bpkedit.control(mount, "discard")
-        with crash.daemon(pack, "-s") as mount:
-            with crash.Strace(mount.daemon.pid, f"-etrace={','.join(crash.CALLS)}") as trace:
-                steps.run(mount)
-            counts = trace.counts()
-    points = mixed([(call, n) for call in sorted(counts) for n in range(1, counts[call] + 1)])
+    steps, points = crash.prepared_steps()
+    points = mixed(points)
     wanted = crash.sample(points, 150)
     outcomes = collections.Counter(edits_with(steps, *point) for point in wanted)
     print(f"edits: {len(wanted)} of {len(points)} points, {dict(outcomes)}")
