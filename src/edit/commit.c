@@ -209,16 +209,24 @@ static int take_over(struct bpk_commit *commit, bool kept_data) {
 static void thaw(struct bpk_commit *commit) {
     pthread_mutex_lock(&commit->edits->lock);
     for (size_t i = 0; i < commit->count; i++) {
-        free(commit->items[i].owned);
-        bpk_desc_unref(commit->items[i].desc);
         if (!commit->items[i].content)
             continue;
         commit->items[i].content->in_commit = false;
         commit->items[i].content->frozen = false; /* a layer over it stays where there is one */
+    }
+    commit->edits->committing = false;
+    pthread_mutex_unlock(&commit->edits->lock);
+    bpk_commit_release(commit);
+}
+
+void bpk_commit_release(struct bpk_commit *commit) {
+    pthread_mutex_lock(&commit->edits->lock);
+    for (size_t i = 0; i < commit->count; i++) {
+        free(commit->items[i].owned);
+        bpk_desc_unref(commit->items[i].desc);
         bpk_content_unref(commit->items[i].content, false);
     }
     bpk_committed_clear(&commit->committed);
-    commit->edits->committing = false;
     pthread_mutex_unlock(&commit->edits->lock);
     free(commit->items);
     bpk_outbuf_clear(&commit->metadata_text);

@@ -35,6 +35,7 @@ struct bpk_commit {
     size_t kept;
     bool empties_metadata; /* metadata.json was removed, and the commit is by name */
     bool empties_scalars;
+    bool only_looks; /* nothing is frozen: what is gathered is read, not written */
 };
 
 /* ---- gather.c (locked) ---- */
@@ -42,6 +43,8 @@ struct bpk_commit {
  * whether it would be another than the base. */
 int bpk_commit_gather(struct bpk_commit *commit, struct bpk_plan *ret_plan, bool *ret_something,
                       struct bpk_diag *diag);
+/* Drops what was gathered; takes the lock. */
+void bpk_commit_release(struct bpk_commit *commit);
 /* The content at the bottom of a content's layers. */
 const struct bpk_content *bpk_commit_bottom(const struct bpk_content *content);
 

@@ -56,6 +56,7 @@ static void note_change(struct bpk_edits *edits, struct bpk_file *file, bool siz
     }
     if (!file->name || file->folder != BPK_IN_TENSORS)
         return;
+    bpk_state_note_version(edits, file->name);
     /* The sidecar shows size and problem. */
     const struct bpk_stem *stem = bpk_state_stem(edits, file->name);
     uint32_t index;

@@ -151,6 +151,7 @@ int bpk_state_make_stem(struct bpk_edits *edits, const char *name, struct bpk_st
         }
     }
     stem->changed = edits->clock;
+    bpk_state_note_version(edits, name);
     *ret_stem = stem;
     return 0;
 }

@@ -196,6 +196,7 @@ void bpk_edits_close(struct bpk_edits *edits) {
     if (!edits)
         return;
     free_tables(edits);
+    bpk_state_free_versions(edits);
     bpk_store_close(&edits->store);
     bpk_names_free(edits->tensor_names);
     bpk_names_free(edits->key_names);
@@ -382,6 +383,7 @@ static int discard_entry(struct bpk_edits *edits, struct bpk_entry *entry) {
 int bpk_edits_discard(struct bpk_edits *edits, bpk_dropped_fn *dropped, void *context) {
     pthread_mutex_lock(&edits->lock);
     edits->generation++;
+    edits->all_versions = edits->generation;
     int r = edits->committing ? -EBUSY : 0;
     if (r == 0) {
         struct bpk_entry *entry;

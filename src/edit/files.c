@@ -58,6 +58,8 @@ int bpk_state_set_entry(struct bpk_edits *edits, enum bpk_folder folder, const c
     entry->clean = false;
     entry->changed = edits->clock;
     bpk_record_entry(edits, entry);
+    if (folder == BPK_IN_TENSORS)
+        bpk_state_note_version(edits, name);
     /* That a name is gone is worth remembering only where the base has it. */
     if (!file && !bpk_state_base_has(edits, folder, name)) {
         HASH_DEL(edits->entries, entry);

@@ -89,7 +89,7 @@ static int add_edited(struct bpk_commit *commit, const char *stem,
         item.size = content->size;
         if (is_plain(commit, content))
             item.rank = content->index;
-        content->frozen = true;
+        content->frozen |= !commit->only_looks;
     } else {
         struct bpk_tensor tensor;
         bpk_pack_tensor(commit->base, judged->index, &tensor);
@@ -99,7 +99,7 @@ static int add_edited(struct bpk_commit *commit, const char *stem,
     if (r < 0) {
         free(item.owned);
         bpk_desc_unref(item.desc);
-        if (content)
+        if (content && !commit->only_looks)
             content->frozen = false;
         bpk_content_unref(item.content, false);
     }
@@ -464,7 +464,7 @@ int bpk_commit_gather(struct bpk_commit *commit, struct bpk_plan *ret_plan, bool
     char **touched = NULL;
     size_t count = 0;
     size_t total = 0;
-    int r = bpk_judge_parse_all(edits);
+    int r = commit->only_looks ? 0 : bpk_judge_parse_all(edits);
     commit->base = bpk_pack_ref(edits->base);
     if (r == 0)
         r = bpk_judge_touched(edits, &touched, &count);
@@ -487,6 +487,8 @@ int bpk_commit_gather(struct bpk_commit *commit, struct bpk_plan *ret_plan, bool
     if (r == 0)
         r = make_plan(commit, ret_plan);
     *ret_something = r == 0 && changes_pack(commit);
+    if (commit->only_looks)
+        return r;
     bpk_record_tick(edits);
     commit->committed.frozen_at = edits->clock;
     return r;

@@ -62,12 +62,26 @@ bool bpk_judge_text(struct bpk_edits *edits, enum bpk_folder folder, const char 
     return true;
 }
 
+static bool is_unparsed_text(struct bpk_edits *edits, const struct bpk_file *file) {
+    return file->name && file->unparsed && file->content &&
+           bpk_state_is_text(edits, file->folder, file->name);
+}
+
+bool bpk_judge_has_unparsed(struct bpk_edits *edits) {
+    struct bpk_file *file;
+    struct bpk_file *next;
+    HASH_ITER(by_number, edits->files, file, next) {
+        if (is_unparsed_text(edits, file))
+            return true;
+    }
+    return false;
+}
+
 int bpk_judge_parse_all(struct bpk_edits *edits) {
     struct bpk_file *file;
     struct bpk_file *next;
     HASH_ITER(by_number, edits->files, file, next) {
-        if (!file->name || !file->unparsed || !file->content ||
-            !bpk_state_is_text(edits, file->folder, file->name))
+        if (!is_unparsed_text(edits, file))
             continue;
         int r = bpk_state_parse(edits, file, file->folder, file->name, true);
         if (r < 0 && r != -EBADMSG)

@@ -138,6 +138,8 @@ struct bpk_edits {
         uint64_t size;
     } kept_sizes[2];
     uint64_t generation; /* counts changes, commits and discards; from 1 */
+    struct bpk_version *versions; /* of tensors, by file name; see current.c */
+    uint64_t all_versions;        /* no tensor's version is less */
     time_t last_commit;
     time_t last_change; /* CLOCK_MONOTONIC */
     bool committing;
@@ -214,6 +216,11 @@ int bpk_state_make_stem(struct bpk_edits *edits, const char *name, struct bpk_st
 int bpk_state_desc(struct bpk_edits *edits, const char *stem, struct bpk_desc **ret_desc);
 void bpk_state_free_stem(struct bpk_edits *edits, struct bpk_stem *stem);
 
+/* ---- current.c (locked) ---- */
+/* Says that bytes or descriptor of the tensor of that file name are others now. */
+void bpk_state_note_version(struct bpk_edits *edits, const char *name);
+void bpk_state_free_versions(struct bpk_edits *edits);
+
 /* ---- texts.c (locked) ---- */
 bool bpk_state_is_text(const struct bpk_edits *edits, enum bpk_folder folder, const char *name);
 int bpk_state_compose(struct bpk_edits *edits, enum bpk_folder folder, const char *name,
@@ -275,7 +282,8 @@ bool bpk_judge_text(struct bpk_edits *edits, enum bpk_folder folder, const char 
 /* Every stem that was touched: an array of names, each and all to be freed. */
 int bpk_judge_touched(struct bpk_edits *edits, char ***ret_names, size_t *ret_count);
 int bpk_judge_compare_names(const void *a, const void *b); /* of char ** */
-/* Parses what was written and not yet parsed. */
+/* Whether a text was written and not yet parsed; parses all those. */
+bool bpk_judge_has_unparsed(struct bpk_edits *edits);
 int bpk_judge_parse_all(struct bpk_edits *edits);
 bool bpk_judge_length(struct bpk_edits *edits, const char *stem, const struct bpk_desc *desc,
                       uint64_t size, char *out, size_t out_size);
