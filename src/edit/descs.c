@@ -109,13 +109,7 @@ struct bpk_shape bpk_desc_shape(const struct bpk_desc *desc) {
 
 bool bpk_desc_length(const struct bpk_desc *desc, uint64_t *ret_bytes) {
     const struct bpk_descriptor *means = &desc->means;
-    if (means->dtype.kind == BPK_QFLOAT)
-        return bpk_scheme_length(&means->dtype.scheme, means->dims, means->rank, ret_bytes);
-    uint64_t elements = 1;
-    for (uint32_t i = 0; i < means->rank; i++)
-        if (!bpk_mul_u64(elements, means->dims[i], &elements))
-            return false;
-    return bpk_dtype_length(&means->dtype, elements, ret_bytes);
+    return bpk_dtype_shape_length(&means->dtype, means->dims, means->rank, ret_bytes);
 }
 
 /* ---- stems ----------------------------------------------------------------------------------- */

@@ -227,3 +227,14 @@ bool bpk_scheme_length(const struct bpk_scheme *scheme, const uint64_t *dims, ui
     *ret_bytes = bytes;
     return true;
 }
+
+bool bpk_dtype_shape_length(const struct bpk_dtype *dtype, const uint64_t *dims, uint32_t rank,
+                            uint64_t *ret_bytes) {
+    if (dtype->kind == BPK_QFLOAT)
+        return bpk_scheme_length(&dtype->scheme, dims, rank, ret_bytes);
+    uint64_t elements = 1;
+    for (uint32_t i = 0; i < rank; i++)
+        if (!bpk_mul_u64(elements, dims[i], &elements))
+            return false;
+    return bpk_dtype_length(dtype, elements, ret_bytes);
+}

@@ -26,4 +26,8 @@ bool bpk_dtype_length(const struct bpk_dtype *dtype, uint64_t elements, uint64_t
 bool bpk_scheme_length(const struct bpk_scheme *scheme, const uint64_t *dims, uint32_t rank,
                        uint64_t *ret_bytes);
 
+/* Bytes that a tensor of any dtype and this shape takes; false as the two above. */
+bool bpk_dtype_shape_length(const struct bpk_dtype *dtype, const uint64_t *dims, uint32_t rank,
+                            uint64_t *ret_bytes);
+
 #endif

@@ -5,10 +5,7 @@ enum {
     GROWTH_DIGITS = 21, /* GROWTH_AXIS_MAX_DIGITS of NumPy */
 };
 
-#define MAGIC     "\x93NUMPY"
-#define MAGIC_LEN (sizeof(MAGIC) - 1)
-
-/* ---- writing --------------------------------------------------------------------------------- */
+#define MAGIC_LEN (sizeof(BPK_NPY_MAGIC) - 1)
 
 static void out_spaces(struct bpk_outbuf *out, size_t count) {
     for (size_t i = 0; i < count; i++)
@@ -51,7 +48,7 @@ void bpk_npy_header(struct bpk_outbuf *out, const char *descr, const uint64_t *d
         length_size = 4;
     size_t padding = padding_after(MAGIC_LEN + 2 + length_size + text);
 
-    bpk_out(out, MAGIC, MAGIC_LEN);
+    bpk_out(out, BPK_NPY_MAGIC, MAGIC_LEN);
     bpk_out(out, length_size == 2 ? "\1\0" : "\2\0", 2);
     for (size_t i = 0; i < length_size; i++) {
         char byte = (char)((text + padding) >> 8 * i);
