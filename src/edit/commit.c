@@ -307,8 +307,8 @@ int bpk_edits_commit(struct bpk_edits *edits, enum bpk_commit_mode mode,
         r = forget_undone(&commit);
     }
     ret_result->wrote = r == 0 && something;
-    ret_result->left_out =
-        commit.committed.left_out_count + (commit.committed.leaves_maps_out != 0);
+    ret_result->left_out = commit.committed.left_out_count +
+                           (commit.committed.leaves_maps_out != 0) + commit.arrays_left_out;
     ret_result->kept = commit.kept;
     bpk_plan_clear(&plan);
     thaw(&commit);

@@ -33,7 +33,8 @@ struct bpk_commit {
     int lock_fd;
     struct bpk_content *reading; /* its data file is open because it is copied; no reference */
     size_t kept;
-    bool empties_metadata; /* metadata.json was removed, and the commit is by name */
+    size_t arrays_left_out; /* in views/npy/ */
+    bool empties_metadata;  /* metadata.json was removed, and the commit is by name */
     bool empties_scalars;
     bool only_looks; /* nothing is frozen: what is gathered is read, not written */
 };

@@ -244,7 +244,7 @@ static int resolve(struct bpk_content *content, uint64_t offset, struct bpk_run 
         int r = open_data(content, false);
         if (r < 0)
             return r;
-        *ret_run = (struct bpk_run){content->fd, offset, end - offset};
+        *ret_run = (struct bpk_run){content->fd, offset + content->shift, end - offset};
         return 0;
     }
     if (offset >= content->below_limit || (!content->pack && !content->below)) {
@@ -320,7 +320,7 @@ static int bring_block(struct bpk_content *content, uint64_t block) {
     if (owns(content, block) || block * BPK_BLOCK >= content->size)
         return 0;
     int r = bpk_content_read(content, block * BPK_BLOCK, bytes, sizeof(bytes), &n);
-    return r < 0 ? r : bpk_io_pwrite(content->fd, block * BPK_BLOCK, bytes, n);
+    return r < 0 ? r : bpk_io_pwrite(content->fd, block * BPK_BLOCK + content->shift, bytes, n);
 }
 
 /* A failed write may have got past the end, a failed cut leaves what was there. */
@@ -335,7 +335,7 @@ int bpk_content_trim(struct bpk_content *content) {
     if (!content->has_tail)
         return 0;
     int r = open_data(content, false);
-    if (r == 0 && ftruncate(content->fd, (off_t)content->tail_from) < 0)
+    if (r == 0 && ftruncate(content->fd, (off_t)(content->tail_from + content->shift)) < 0)
         r = -errno;
     if (r == 0)
         content->has_tail = false;
@@ -362,7 +362,7 @@ int bpk_content_write(struct bpk_content *content, uint64_t offset, const void *
     if (r == 0 && end % BPK_BLOCK != 0 && (last != first || offset % BPK_BLOCK == 0))
         r = bring_block(content, last);
     if (r == 0)
-        r = bpk_io_pwrite(content->fd, offset, buffer, size);
+        r = bpk_io_pwrite(content->fd, offset + content->shift, buffer, size);
     if (r < 0) {
         if (end > content->size)
             leave_tail(content);
@@ -399,7 +399,7 @@ int bpk_content_apply_size(struct bpk_content *content) {
     if (!content->has_data_file)
         return 0;
     int r = open_data(content, false);
-    if (r == 0 && ftruncate(content->fd, (off_t)content->size) < 0)
+    if (r == 0 && ftruncate(content->fd, (off_t)(content->size + content->shift)) < 0)
         r = -errno;
     if (r < 0)
         leave_tail(content);
@@ -416,6 +416,15 @@ int bpk_content_settle(struct bpk_content *content) {
         r = open_data(content, true);
     }
     return r < 0 ? r : bpk_content_apply_size(content);
+}
+
+int bpk_content_cut_out(struct bpk_content *content, uint64_t offset, uint64_t size) {
+    if (content->pack || content->below || content->frozen || content->has_tail)
+        return -EBUSY;
+    drop_map(content);
+    content->shift += offset;
+    content->size = size;
+    return bpk_content_map(content, 0, size);
 }
 
 void bpk_content_bare(struct bpk_content *content) {
@@ -439,6 +448,7 @@ void bpk_content_become_tensor(struct bpk_content *content, struct bpk_pack *pac
     content->pack = bpk_pack_ref(pack);
     content->index = index;
     content->below_limit = content->size;
+    content->shift = 0;
     content->frozen = false;
     content->in_commit = false;
     content->unsynced = false;
@@ -453,7 +463,8 @@ void bpk_content_become_tensor(struct bpk_content *content, struct bpk_pack *pac
 /* Copies what is the content's own, or (`all`) what shows through too, to a file that is empty. */
 static int copy_runs(struct bpk_content *content, struct bpk_copier *copier, bool all) {
     uint64_t at = 0;
-    int r = ftruncate(copier->to, (off_t)content->size) < 0 ? -errno : 0;
+    uint64_t shift = content->shift;
+    int r = ftruncate(copier->to, (off_t)(content->size + shift)) < 0 ? -errno : 0;
     while (r == 0 && at < content->size) {
         struct bpk_run run;
         const struct bpk_pack *pack;
@@ -462,7 +473,7 @@ static int copy_runs(struct bpk_content *content, struct bpk_copier *copier, boo
             r = -EIO;
         bool wanted = all || owns(content, at / BPK_BLOCK);
         if (r == 0 && wanted && run.fd >= 0)
-            r = bpk_copier_range(copier, run.fd, run.offset, at, run.size);
+            r = bpk_copier_range(copier, run.fd, run.offset, at + shift, run.size);
         at += run.size;
     }
     return r == -ESTALE ? -EIO : r;

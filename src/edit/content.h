@@ -2,9 +2,9 @@
  *
  * Copy on write by blocks of 4 KiB: a write takes over the blocks that it touches, and no others.
  * Below lies nothing (zeros), a tensor of a pack, or another content that a commit has frozen. The
- * own blocks lie at their own offsets in a sparse data file of the store; which ones they are is
- * kept in a map, not asked of the filesystem. Bytes past the end of what lies below, and past any
- * length that the file was ever cut to, are zeros.
+ * own blocks lie at their own offsets in a sparse data file of the store (behind a header, if the
+ * file came with one); which ones they are is kept in a map, not asked of the filesystem. Bytes
+ * past the end of what lies below, and past any length that the file was ever cut to, are zeros.
  *
  * A content is not thread-safe: its owner locks.
  */
@@ -31,7 +31,8 @@ struct bpk_content {
     uint64_t **chunks; /* map of own blocks, BPK_CHUNK_BLOCKS bits a chunk, NULL: none */
     size_t chunk_count;
     uint64_t own_blocks;
-    int fd; /* data file, -1 while closed or not there */
+    uint64_t shift; /* where in the data file its bytes begin */
+    int fd;         /* data file, -1 while closed or not there */
     bool has_data_file;
     bool frozen;      /* a commit reads it: writes need a content above */
     bool in_commit;   /* the commit under way takes it in */
@@ -87,6 +88,10 @@ int bpk_content_trim(struct bpk_content *content);
 /* After a crash: the data file is there and as long as the size says. A missing one is made, and
  * what it held is not to be trusted. */
 int bpk_content_settle(struct bpk_content *content);
+
+/* Becomes the `size` bytes of it from `offset` on, which lie where they are. Only of a content that
+ * shows nothing from below. -EBUSY if its data file is not as it should be. */
+int bpk_content_cut_out(struct bpk_content *content, uint64_t offset, uint64_t size);
 
 /* Nothing shows through any more. */
 void bpk_content_bare(struct bpk_content *content);

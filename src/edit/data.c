@@ -2,6 +2,7 @@
 #include "edit/state.h"
 
 #include "pack/util.h"
+#include "view/npy.h"
 
 #include <errno.h>
 #include <string.h>
@@ -47,10 +48,14 @@ static bool is_text_file(const struct bpk_edits *edits, const struct bpk_file *f
     return file->name && bpk_state_is_text(edits, file->folder, file->name);
 }
 
+static bool is_array_file(const struct bpk_edits *edits, const struct bpk_file *file) {
+    return file->name && bpk_state_is_array(edits, file->folder, file->name);
+}
+
 static void note_change(struct bpk_edits *edits, struct bpk_file *file, bool size_changed) {
     char sidecar[BPK_FILE_NAME_BUF + 8];
     clock_gettime(CLOCK_REALTIME, &file->mtime);
-    if (is_text_file(edits, file)) {
+    if (is_text_file(edits, file) || is_array_file(edits, file)) {
         file->unparsed = true;
         return;
     }
@@ -71,6 +76,8 @@ static void note_change(struct bpk_edits *edits, struct bpk_file *file, bool siz
 }
 
 static uint64_t size_limit(const struct bpk_edits *edits, const struct bpk_file *file) {
+    if (is_array_file(edits, file))
+        return BPK_MAX_TENSOR + BPK_NPY_MAX_HEADER;
     return is_text_file(edits, file) ? TEXT_LIMIT : BPK_MAX_TENSOR;
 }
 
@@ -96,7 +103,7 @@ static int write_file(struct bpk_edits *edits, const struct bpk_place *place, ui
     note_change(edits, file, file->content->size != before);
     if (was_parsed && file->unparsed)
         bpk_record_file(edits, file);
-    return 0;
+    return is_array_file(edits, file) ? bpk_state_note_array(edits, file, offset) : 0;
 }
 
 int bpk_edits_write(struct bpk_edits *edits, const struct bpk_place *place, uint64_t offset,
@@ -322,6 +329,8 @@ int bpk_edits_set_mtime(struct bpk_edits *edits, const struct bpk_place *place,
 /* ---- flush and fsync ------------------------------------------------------------------------- */
 
 static int parse_if_needed(struct bpk_edits *edits, struct bpk_file *file, bool ends_here) {
+    if (file && file->unparsed && is_array_file(edits, file))
+        return bpk_state_take_array(edits, file, false);
     if (!file || !file->name || !file->content || !is_text_file(edits, file))
         return 0;
     if (file->unparsed)
@@ -330,12 +339,17 @@ static int parse_if_needed(struct bpk_edits *edits, struct bpk_file *file, bool 
     return bad ? -EBADMSG : 0;
 }
 
+/* What the journal may have to take of a file that is looked at. */
+static size_t room_for(const struct bpk_edits *edits, const struct bpk_file *file) {
+    return file->content && is_text_file(edits, file) ? 4 * file->content->size : 0;
+}
+
 int bpk_edits_flush(struct bpk_edits *edits, const struct bpk_place *place) {
     pthread_mutex_lock(&edits->lock);
     struct bpk_file *file = bpk_state_file(edits, place->number);
     int r = 0;
     if (file && file->unparsed) {
-        r = bpk_record_begin(edits, file->content ? 4 * file->content->size : 0);
+        r = bpk_record_begin(edits, room_for(edits, file));
         if (r == 0)
             r = parse_if_needed(edits, file, false);
         r = bpk_record_finish(edits, r);
@@ -350,16 +364,20 @@ int bpk_edits_fsync(struct bpk_edits *edits, const struct bpk_place *place) {
     int verdict = 0;
     int r = 0;
     if (file) {
-        r = bpk_record_begin(edits, file->content ? 4 * file->content->size : 0);
+        r = bpk_record_begin(edits, room_for(edits, file));
+        struct bpk_content *content = file->content; /* which an array leaves to its tensor */
+        if (content)
+            bpk_content_ref(content);
         if (r == 0)
             verdict = parse_if_needed(edits, file, true);
-        if (r == 0 && file->content)
-            r = bpk_content_sync(file->content);
-        for (struct bpk_content *c = file->content; c && r == 0; c = c->below) {
+        if (r == 0 && content)
+            r = bpk_content_sync(content);
+        for (struct bpk_content *c = content; c && r == 0; c = c->below) {
             if (c->unsynced)
                 bpk_record_synced(edits, c);
             c->unsynced = false;
         }
+        bpk_content_unref(content, false);
         r = bpk_record_finish(edits, r);
         if (r == 0)
             r = bpk_store_sync(&edits->store);

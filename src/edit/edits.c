@@ -39,6 +39,10 @@ static int renumber(struct bpk_edits *edits) {
             continue;
         r = bpk_state_renumber(edits, file, edits->next_number++);
     }
+    HASH_ITER(by_number, edits->files, file, next) {
+        if (r == 0 && file->number >= BPK_ARRAY_NUMBERS)
+            r = bpk_state_renumber_array(edits, file);
+    }
     return r;
 }
 
@@ -292,18 +296,21 @@ static void list_texts(struct bpk_edits *edits, bpk_edit_fn *report, void *conte
         const char *name = entry->key + 1;
         if (folder == BPK_IN_TENSORS || !bpk_state_is_touched(edits, entry))
             continue;
-        (void)snprintf(path, sizeof(path), "%s%s", folder == BPK_IN_METADATA ? "metadata/" : "",
-                       name);
-        if (bpk_state_is_text(edits, folder, name))
+        (void)snprintf(path, sizeof(path), "%s%s", bpk_rules_folder_path(folder), name);
+        if (bpk_judge_array(edits, entry, reason, sizeof(reason)))
+            report(context, BPK_EDIT, path, reason);
+        else if (bpk_state_is_text(edits, folder, name))
             report(context, BPK_EDIT, path,
                    bpk_judge_text(edits, folder, name, reason, sizeof(reason)) ? reason
                    : is_aside(edits, entry)                                    ? put_back_sentence
                                                                                : NULL);
         else if (entry->file)
             report(context,
-                   bpk_rules_is_scratch(name) || entry->file->target ? BPK_EDIT_SCRATCH
-                   : bpk_rules_is_backup(name)                       ? BPK_EDIT_BACKUP
-                                                                     : BPK_EDIT_PENDING,
+                   bpk_rules_is_scratch(name) || entry->file->target ||
+                           bpk_state_is_array(edits, folder, name)
+                       ? BPK_EDIT_SCRATCH
+                   : bpk_rules_is_backup(name) ? BPK_EDIT_BACKUP
+                                               : BPK_EDIT_PENDING,
                    path, NULL);
     }
 }
@@ -418,7 +425,8 @@ static bool is_spent_scratch(struct bpk_edits *edits, const struct bpk_entry *en
     char reason[400];
     if (!file || entry->clean || bpk_state_base_has(edits, folder, name))
         return false;
-    if (!file->target && !bpk_rules_is_scratch(name))
+    if (!file->target && !bpk_rules_is_scratch(name) &&
+        !(bpk_state_is_array(edits, folder, name) && file->content && file->content->size == 0))
         return false;
     if (!file->moved_from)
         return true;

@@ -25,6 +25,10 @@ struct bpk_place {
 /* Numbers from here on are given to files that the base did not have. */
 #define BPK_FIRST_NEW_NUMBER (UINT64_C(0x40) << 40)
 
+/* The number of a file in views/npy/ that an array comes into is this plus the number of the
+ * tensor's file, so that the view that it becomes can have the same. */
+#define BPK_ARRAY_NUMBERS (UINT64_C(1) << 56)
+
 /* ---- life ------------------------------------------------------------------------------------ */
 
 /* The number of a file that was never touched, by its name; 0 if it has none. It must be the same
@@ -91,6 +95,12 @@ int bpk_edits_create(struct bpk_edits *edits, enum bpk_folder folder, const char
                      uint64_t *ret_number);
 int bpk_edits_symlink(struct bpk_edits *edits, enum bpk_folder folder, const char *name,
                       const char *target, uint64_t *ret_number);
+/* A view in views/npy/ is to be written anew: until an array has come whole, `name` there leads to
+ * an empty file of that number. What the tensor is stays in force so long. */
+int bpk_edits_begin_array(struct bpk_edits *edits, const char *name, uint64_t number);
+/* Whether there is a file of that number. */
+bool bpk_edits_has_file(struct bpk_edits *edits, uint64_t number);
+
 int bpk_edits_readlink(struct bpk_edits *edits, uint64_t number, struct bpk_outbuf *ret_target);
 int bpk_edits_unlink(struct bpk_edits *edits, const struct bpk_place *place);
 int bpk_edits_rename(struct bpk_edits *edits, const struct bpk_place *from, enum bpk_folder folder,

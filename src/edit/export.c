@@ -76,7 +76,7 @@ static int add_part(struct bpk_export *export, const struct part *part) {
 
 /* The pack's file as it is. */
 static int lay_out_base(struct bpk_export *export) {
-    uint64_t size = (uint64_t)export->plan.base->stat.st_size;
+    uint64_t size = (uint64_t) export->plan.base->stat.st_size;
     export->size = size;
     return add_part(export, &(struct part){.size = size});
 }
@@ -136,7 +136,8 @@ static int gather(struct bpk_export *export, bool *ret_something, struct bpk_dia
     if (r == 0)
         r = bpk_commit_gather(&export->commit, &export->plan, ret_something, diag);
     export->is_whole = export->commit.committed.left_out_count == 0 &&
-                       export->commit.committed.leaves_maps_out == 0;
+                       export->commit.committed.leaves_maps_out == 0 &&
+                       export->commit.arrays_left_out == 0;
     return r;
 }
 
@@ -213,7 +214,8 @@ static int read_content(struct bpk_export *export, struct bpk_content *content, 
 
 static int read_base(const struct bpk_pack *base, uint64_t offset, void *buffer, size_t size,
                      size_t *ret_read) {
-    int r = bpk_pack_is_changed(base) ? -EIO : bpk_io_pread(base->fd, offset, buffer, size, ret_read);
+    int r =
+        bpk_pack_is_changed(base) ? -EIO : bpk_io_pread(base->fd, offset, buffer, size, ret_read);
     return r == 0 && bpk_pack_is_changed(base) ? -EIO : r;
 }
 
@@ -271,4 +273,11 @@ int bpk_export_read(struct bpk_export *export, uint64_t offset, void *buffer, si
     if (r == 0)
         *ret_read = done;
     return r;
+}
+
+void bpk_export_each_left_out(const struct bpk_export *export, bpk_left_out_fn *report,
+                              void *context) {
+    (void)export;
+    (void)report;
+    (void)context;
 }

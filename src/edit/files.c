@@ -162,6 +162,8 @@ bool bpk_state_base_has(const struct bpk_edits *edits, enum bpk_folder folder, c
         return bpk_state_find_base(edits, stem, &index);
     case BPK_IN_METADATA:
         return base_has_key(edits, name);
+    case BPK_IN_NPY: /* the views there are of what there is now */
+        return false;
     }
     return false;
 }
@@ -274,6 +276,19 @@ void bpk_state_take_opens(struct bpk_edits *edits, struct bpk_file *file) {
     free(open);
 }
 
+void bpk_state_give_opens(struct bpk_edits *edits, const struct bpk_file *file) {
+    if (file->opens == 0)
+        return;
+    struct bpk_open *open = calloc(1, sizeof(*open));
+    if (!open)
+        return;
+    *open = (struct bpk_open){
+        .number = file->number, .count = file->opens, .writers = file->write_opens};
+    HASH_ADD(hh, edits->opens, number, sizeof(open->number), open);
+    if (!open->hh.tbl)
+        free(open);
+}
+
 bool bpk_state_is_open(struct bpk_edits *edits, uint64_t number) {
     const struct bpk_file *file = bpk_state_file(edits, number);
     struct bpk_open *open;
@@ -335,7 +350,6 @@ void bpk_edits_released(struct bpk_edits *edits, uint64_t number, bool for_writi
 }
 
 size_t bpk_edits_each_writer(struct bpk_edits *edits, bpk_writer_fn *take, void *context) {
-    static const char *const folders[] = {"", "tensors/", "metadata/"};
     size_t count = 0;
     struct bpk_file *file;
     struct bpk_file *next;
@@ -344,7 +358,7 @@ size_t bpk_edits_each_writer(struct bpk_edits *edits, bpk_writer_fn *take, void 
         char path[300];
         if (file->write_opens == 0 || !file->name)
             continue;
-        (void)snprintf(path, sizeof(path), "%s%s", folders[file->folder], file->name);
+        (void)snprintf(path, sizeof(path), "%s%s", bpk_rules_folder_path(file->folder), file->name);
         take(context, path);
         count++;
     }

@@ -230,7 +230,21 @@ static void judge_removed_map(struct bpk_commit *commit, const char *name) {
         commit->empties_scalars = true;
 }
 
-static int judge_maps(struct bpk_commit *commit, struct bpk_diag *diag) {
+static int invalid_edit(struct bpk_diag *diag, enum bpk_folder folder, const char *name,
+                        const char *reason) {
+    return bpk_diag_set(diag, -EBADMSG, BPK_NO_OFFSET, "%s%s: %s", bpk_rules_folder_path(folder),
+                        name, reason);
+}
+
+/* Nothing has come yet: scratch. */
+static bool is_empty_array(const struct bpk_edits *edits, const struct bpk_entry *entry) {
+    const struct bpk_file *file = entry->file;
+    return file && file->content && file->content->size == 0 &&
+           bpk_state_is_array(edits, (enum bpk_folder)entry->key[0], entry->key + 1);
+}
+
+/* Everything but tensors: maps, arrays that are none yet, files that are kept. */
+static int judge_rest(struct bpk_commit *commit, struct bpk_diag *diag) {
     struct bpk_edits *edits = commit->edits;
     char reason[400];
     struct bpk_entry *entry;
@@ -240,8 +254,15 @@ static int judge_maps(struct bpk_commit *commit, struct bpk_diag *diag) {
         const char *name = entry->key + 1;
         if (folder == BPK_IN_TENSORS || entry->clean)
             continue;
+        if (bpk_judge_array(edits, entry, reason, sizeof(reason))) {
+            if (takes_all(commit))
+                return invalid_edit(diag, folder, name, reason);
+            commit->arrays_left_out++;
+            continue;
+        }
         if (!bpk_state_is_text(edits, folder, name)) {
-            commit->kept += entry->file && !entry->file->target && !bpk_rules_is_scratch(name);
+            commit->kept += entry->file && !entry->file->target && !bpk_rules_is_scratch(name) &&
+                            !is_empty_array(edits, entry);
             continue;
         }
         if (folder == BPK_IN_ROOT && !entry->file)
@@ -249,8 +270,7 @@ static int judge_maps(struct bpk_commit *commit, struct bpk_diag *diag) {
         if (!bpk_judge_text(edits, folder, name, reason, sizeof(reason)))
             continue;
         if (takes_all(commit))
-            return bpk_diag_set(diag, -EBADMSG, BPK_NO_OFFSET, "%s%s: %s",
-                                folder == BPK_IN_METADATA ? "metadata/" : "", name, reason);
+            return invalid_edit(diag, folder, name, reason);
         commit->committed.leaves_maps_out |=
             folder == BPK_IN_ROOT && strcmp(name, "scalars.json") == 0 ? BPK_MAP_SCALARS
                                                                        : BPK_MAP_METADATA;
@@ -471,7 +491,7 @@ int bpk_commit_gather(struct bpk_commit *commit, struct bpk_plan *ret_plan, bool
     if (r == 0)
         r = find_invalid(commit, touched, count, diag);
     if (r == 0)
-        r = judge_maps(commit, diag);
+        r = judge_rest(commit, diag);
     if (r == 0)
         r = gather_tensors(commit, touched, count);
     for (size_t i = 0; i < count; i++)

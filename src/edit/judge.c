@@ -62,16 +62,17 @@ bool bpk_judge_text(struct bpk_edits *edits, enum bpk_folder folder, const char 
     return true;
 }
 
-static bool is_unparsed_text(struct bpk_edits *edits, const struct bpk_file *file) {
+static bool is_unparsed(struct bpk_edits *edits, const struct bpk_file *file) {
     return file->name && file->unparsed && file->content &&
-           bpk_state_is_text(edits, file->folder, file->name);
+           (bpk_state_is_text(edits, file->folder, file->name) ||
+            bpk_state_is_array(edits, file->folder, file->name));
 }
 
 bool bpk_judge_has_unparsed(struct bpk_edits *edits) {
     struct bpk_file *file;
     struct bpk_file *next;
     HASH_ITER(by_number, edits->files, file, next) {
-        if (is_unparsed_text(edits, file))
+        if (is_unparsed(edits, file))
             return true;
     }
     return false;
@@ -81,10 +82,12 @@ int bpk_judge_parse_all(struct bpk_edits *edits) {
     struct bpk_file *file;
     struct bpk_file *next;
     HASH_ITER(by_number, edits->files, file, next) {
-        if (!is_unparsed_text(edits, file))
+        if (!is_unparsed(edits, file))
             continue;
-        int r = bpk_state_parse(edits, file, file->folder, file->name, true);
-        if (r < 0 && r != -EBADMSG)
+        int r = file->folder == BPK_IN_NPY
+                    ? bpk_state_take_array(edits, file, true)
+                    : bpk_state_parse(edits, file, file->folder, file->name, true);
+        if (r < 0 && r != -EBADMSG && r != -EINVAL)
             return r;
     }
     return 0;

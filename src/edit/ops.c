@@ -45,9 +45,7 @@ static bool is_part_of_pack(struct bpk_edits *edits, enum bpk_folder folder, con
 
 /* ---- descriptors ----------------------------------------------------------------------------- */
 
-/* A tensor that was not there before has a sidecar from now on; one that there was says what is in
- * force now. */
-static int reveal_sidecar(struct bpk_edits *edits, const char *name) {
+int bpk_state_reveal_sidecar(struct bpk_edits *edits, const char *name) {
     char sidecar[BPK_FILE_NAME_BUF + 8];
     sidecar_of(name, sidecar);
     if (bpk_state_exists(edits, BPK_IN_TENSORS, sidecar)) {
@@ -76,7 +74,7 @@ static int adopt_descriptor(struct bpk_edits *edits, const char *name) {
     if (!stem->now)
         return -ENOMEM;
     bpk_record_stem(edits, stem);
-    return reveal_sidecar(edits, name);
+    return bpk_state_reveal_sidecar(edits, name);
 }
 
 /* The bytes of a name are gone or moved: it remembers its descriptor. */
@@ -113,7 +111,7 @@ static int move_descriptor(struct bpk_edits *edits, const char *from, const char
     target->remembered = NULL;
     bpk_record_stem(edits, target);
     r = forget_bytes(edits, from, false);
-    return r < 0 ? r : reveal_sidecar(edits, to);
+    return r < 0 ? r : bpk_state_reveal_sidecar(edits, to);
 }
 
 /* ---- create ---------------------------------------------------------------------------------- */
@@ -126,7 +124,10 @@ static int create(struct bpk_edits *edits, enum bpk_folder folder, const char *n
                   const char *target, struct bpk_file **ret_file) {
     if (bpk_state_exists(edits, folder, name))
         return -EEXIST;
-    struct bpk_file *file = bpk_state_add_file(edits, edits->next_number++, folder, name);
+    uint64_t number = !target && bpk_state_is_array(edits, folder, name)
+                          ? bpk_state_array_number(edits, name)
+                          : edits->next_number++;
+    struct bpk_file *file = bpk_state_add_file(edits, number, folder, name);
     if (!file)
         return -ENOMEM;
     file->mode = mode & 07777;
@@ -391,6 +392,9 @@ static int rename_file(struct bpk_edits *edits, const struct bpk_place *from,
         return -EEXIST;
     if (file->folder == folder && strcmp(file->name, name) == 0)
         return 0;
+    /* Its number is that of the view in whose place it comes. */
+    if (file->number >= BPK_ARRAY_NUMBERS && !bpk_state_is_array(edits, folder, name))
+        return -EXDEV;
     bool from_pack = is_part_of_pack(edits, file->folder, file->name);
     if (folder != file->folder && from_pack)
         return -EXDEV;
@@ -406,9 +410,14 @@ static int rename_file(struct bpk_edits *edits, const struct bpk_place *from,
         if (r == 0)
             r = bpk_state_parse(edits, file, folder, name, true);
     }
+    bool is_array = bpk_state_is_array(edits, folder, name) && !file->target;
+    if (r == 0 && is_array)
+        r = bpk_state_check_array(file);
     if (r == 0 && key_moves)
         r = remove_key(edits, file->name);
-    return r < 0 ? r : move(edits, file, folder, name);
+    if (r == 0)
+        r = move(edits, file, folder, name);
+    return r == 0 && is_array ? bpk_state_take_array(edits, file, true) : r;
 }
 
 int bpk_edits_rename(struct bpk_edits *edits, const struct bpk_place *from, enum bpk_folder folder,

@@ -75,6 +75,12 @@ void bpk_record_content(struct bpk_edits *edits, const struct bpk_content *conte
     }
 }
 
+void bpk_record_shift(struct bpk_edits *edits, const struct bpk_content *content) {
+    put_kind(&edits->record, BPK_RECORD_SHIFT);
+    put_u64(&edits->record, content->id);
+    put_u64(&edits->record, content->shift);
+}
+
 void bpk_record_blocks(struct bpk_edits *edits, const struct bpk_content *content, uint64_t offset,
                        uint64_t size) {
     struct bpk_outbuf *out = &edits->record;
@@ -221,6 +227,8 @@ static void record_whole_content(struct bpk_edits *edits, const struct bpk_conte
     if (content->below)
         record_whole_content(edits, content->below);
     bpk_record_content(edits, content);
+    if (content->shift > 0)
+        bpk_record_shift(edits, content);
     struct block_recorder recorder = {edits, content};
     (void)bpk_content_each_own(content, record_run, &recorder);
     if (!content->unsynced)

@@ -6,6 +6,7 @@ enum bpk_record {
     BPK_RECORD_ENTRY = 'E',
     BPK_RECORD_FILE = 'F',
     BPK_RECORD_CONTENT = 'C',
+    BPK_RECORD_SHIFT = 'H',
     BPK_RECORD_BLOCKS = 'B',
     BPK_RECORD_STEM = 'S',
     BPK_RECORD_OVERRIDE = 'K',

@@ -122,6 +122,7 @@ static void read_file(struct reader *reader) {
         reader->bad = true;
     bpk_content_unref(file->content, true);
     file->content = known ? bpk_content_ref(known->content) : NULL;
+    number %= BPK_ARRAY_NUMBERS;
     if (number >= edits->next_number)
         edits->next_number = number + 1;
 }
@@ -303,6 +304,15 @@ static void read_suspect(struct reader *reader) {
         known->content->suspect = true;
 }
 
+static void read_shift(struct reader *reader) {
+    struct known_content *known = find_content(reader, get_u64(reader));
+    uint64_t shift = get_u64(reader);
+    if (known && shift <= BPK_MAX_TENSOR)
+        known->content->shift = shift;
+    else
+        reader->bad = true;
+}
+
 static void read_clock(struct reader *reader) {
     uint64_t frames = get_u64(reader);
     if (!reader->bad) {
@@ -398,6 +408,9 @@ static int take_record(void *context, const uint8_t *record, size_t size) {
             break;
         case BPK_RECORD_SUSPECT:
             read_suspect(reader);
+            break;
+        case BPK_RECORD_SHIFT:
+            read_shift(reader);
             break;
         case BPK_RECORD_CLOCK:
             read_clock(reader);

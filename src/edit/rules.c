@@ -40,6 +40,23 @@ bool bpk_rules_sidecar_stem(const char *name, struct bpk_str *ret_stem) {
     return true;
 }
 
+bool bpk_rules_array_stem(const char *name, struct bpk_str *ret_stem) {
+    if (!ends_with(name, ".npy") || bpk_rules_is_scratch(name))
+        return false;
+    *ret_stem = (struct bpk_str){name, strlen(name) - strlen(".npy")};
+    return true;
+}
+
+const char *bpk_rules_folder_path(enum bpk_folder folder) {
+    static const char *const paths[BPK_FOLDERS] = {
+        [BPK_IN_ROOT] = "",
+        [BPK_IN_TENSORS] = "tensors/",
+        [BPK_IN_METADATA] = "metadata/",
+        [BPK_IN_NPY] = "views/npy/",
+    };
+    return paths[folder];
+}
+
 bool bpk_rules_is_spelled_right(const char *name, char *out, size_t *ret_len) {
     char again[BPK_FILE_NAME_BUF];
     struct bpk_str file = {name, strlen(name)};

@@ -5,8 +5,11 @@
 #include "bpk.h"
 
 /* The folders of a mount that can be written to. */
-enum bpk_folder { BPK_IN_ROOT, BPK_IN_TENSORS, BPK_IN_METADATA };
-enum { BPK_FOLDERS = 3 };
+enum bpk_folder { BPK_IN_ROOT, BPK_IN_TENSORS, BPK_IN_METADATA, BPK_IN_NPY };
+enum { BPK_FOLDERS = 4 };
+
+/* Its path in the mount: "", "tensors/", "metadata/", "views/npy/". */
+const char *bpk_rules_folder_path(enum bpk_folder folder);
 
 /* Editors' own files: 4913, "sed" and six letters or digits, a leading "." or "#", a trailing
  * "~". */
@@ -17,6 +20,9 @@ bool bpk_rules_is_backup(const char *name);
 
 /* The stem of "STEM.json"; false for other names. The stem points into `name`. */
 bool bpk_rules_sidecar_stem(const char *name, struct bpk_str *ret_stem);
+
+/* The stem of "STEM.npy", if a tensor can be meant: no editor's own file. */
+bool bpk_rules_array_stem(const char *name, struct bpk_str *ret_stem);
 
 /* Whether the name spells a tensor or key as this program would: encode(decode(x)) is x, and UTF-8.
  * Writes the decoded name, of at most strlen(name) bytes, into `out`. */

@@ -137,7 +137,7 @@ struct bpk_edits {
         uint64_t generation;
         uint64_t size;
     } kept_sizes[2];
-    uint64_t generation; /* counts changes, commits and discards; from 1 */
+    uint64_t generation;          /* counts changes, commits and discards; from 1 */
     struct bpk_version *versions; /* of tensors, by file name; see current.c */
     uint64_t all_versions;        /* no tensor's version is less */
     time_t last_commit;
@@ -197,6 +197,8 @@ bool bpk_state_is_open(struct bpk_edits *edits, uint64_t number);
 /* Closes the data file of a file that nobody has open. */
 void bpk_state_close_unused(struct bpk_edits *edits, uint64_t number);
 void bpk_state_take_opens(struct bpk_edits *edits, struct bpk_file *file);
+/* The other way: the file is to go, and its number is another file's. */
+void bpk_state_give_opens(struct bpk_edits *edits, const struct bpk_file *file);
 uint64_t bpk_state_number_of(struct bpk_edits *edits, enum bpk_folder folder, const char *name);
 
 /* ---- data.c (locked) ---- */
@@ -255,6 +257,27 @@ int bpk_state_set_base(struct bpk_edits *edits, struct bpk_pack *pack);
 int bpk_leftover_clear(struct bpk_edits *edits, const char *pack_name,
                        const struct bpk_committed *committed, struct bpk_diag *diag);
 
+/* ---- arrays.c (locked) ---- */
+/* Whether a file of that name is an array that is to become a tensor. */
+bool bpk_state_is_array(const struct bpk_edits *edits, enum bpk_folder folder, const char *name);
+/* The number of a new one. */
+uint64_t bpk_state_array_number(struct bpk_edits *edits, const char *name);
+/* After a journal was read back, which may be of a mount with other numbers. */
+int bpk_state_renumber_array(struct bpk_edits *edits, struct bpk_file *file);
+/* It was written to at `offset`: -EINVAL as soon as its header says that no tensor can be made. */
+int bpk_state_note_array(struct bpk_edits *edits, struct bpk_file *file, uint64_t offset);
+/* Makes the tensor of an array that has come whole; the file is gone then. Otherwise the file says
+ * why not: -EINVAL if it never will be one, and if it `ends_here` -EBADMSG for one that is not
+ * whole. */
+int bpk_state_take_array(struct bpk_edits *edits, struct bpk_file *file, bool ends_here);
+/* The same, without making anything. */
+int bpk_state_check_array(struct bpk_file *file);
+
+/* ---- ops.c (locked) ---- */
+/* A tensor that was not there before has a sidecar from now on; one that there was says what is in
+ * force now. */
+int bpk_state_reveal_sidecar(struct bpk_edits *edits, const char *name);
+
 /* ---- judge.c (locked) ---- */
 enum bpk_judgement {
     BPK_JUDGED_NOTHING, /* there is no such tensor, and none is meant */
@@ -279,10 +302,13 @@ int bpk_judge_stem(struct bpk_edits *edits, const char *stem, struct bpk_judged 
 /* Why a text that was edited is not good; false if it is. `path` is where it is in the mount. */
 bool bpk_judge_text(struct bpk_edits *edits, enum bpk_folder folder, const char *name, char *out,
                     size_t size);
+/* Why an array that came into views/npy/ is no tensor; false if the entry is of none. */
+bool bpk_judge_array(const struct bpk_edits *edits, const struct bpk_entry *entry, char *out,
+                     size_t size);
 /* Every stem that was touched: an array of names, each and all to be freed. */
 int bpk_judge_touched(struct bpk_edits *edits, char ***ret_names, size_t *ret_count);
 int bpk_judge_compare_names(const void *a, const void *b); /* of char ** */
-/* Whether a text was written and not yet parsed; parses all those. */
+/* Whether a text or an array was written and not yet looked at; looks at all those. */
 bool bpk_judge_has_unparsed(struct bpk_edits *edits);
 int bpk_judge_parse_all(struct bpk_edits *edits);
 bool bpk_judge_length(struct bpk_edits *edits, const char *stem, const struct bpk_desc *desc,
@@ -292,6 +318,7 @@ bool bpk_judge_length(struct bpk_edits *edits, const char *stem, const struct bp
 void bpk_record_entry(struct bpk_edits *edits, const struct bpk_entry *entry);
 void bpk_record_file(struct bpk_edits *edits, const struct bpk_file *file);
 void bpk_record_content(struct bpk_edits *edits, const struct bpk_content *content);
+void bpk_record_shift(struct bpk_edits *edits, const struct bpk_content *content);
 void bpk_record_blocks(struct bpk_edits *edits, const struct bpk_content *content, uint64_t offset,
                        uint64_t size);
 void bpk_record_stem(struct bpk_edits *edits, const struct bpk_stem *stem);

@@ -18,6 +18,8 @@ static const char scalars_json[] = "scalars.json";
 
 bool bpk_state_is_text(const struct bpk_edits *edits, enum bpk_folder folder, const char *name) {
     struct bpk_str stem;
+    if (folder == BPK_IN_NPY)
+        return false;
     if (folder == BPK_IN_ROOT)
         return strcmp(name, metadata_json) == 0 || strcmp(name, scalars_json) == 0;
     if (folder == BPK_IN_TENSORS && !bpk_rules_sidecar_stem(name, &stem))

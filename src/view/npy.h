@@ -18,6 +18,7 @@ void bpk_npy_array_header(struct bpk_outbuf *out, const struct bpk_array *array)
 
 /* NumPy 2 takes no more dimensions, and reads no longer text, than this. */
 enum { BPK_NPY_MAX_RANK = 64, BPK_NPY_MAX_TEXT = 10000 };
+enum { BPK_NPY_MAX_HEADER = BPK_NPY_MAX_TEXT + 12 }; /* bytes before the data */
 
 /* A header that was read. */
 struct bpk_npy {
@@ -34,7 +35,7 @@ struct bpk_npy {
 
 /* Reads a header of format 1.0, 2.0 or 3.0. `len` may be anything: what is behind the header is not
  * looked at. 0; -EAGAIN if nothing is wrong so far and more bytes are needed, at most
- * BPK_NPY_MAX_TEXT + 12 in all; -EINVAL if this is no .npy file, or its items are nothing that a
+ * BPK_NPY_MAX_HEADER in all; -EINVAL if this is no .npy file, or its items are nothing that a
  * Burn tensor can have; -EFBIG if the data is larger than a pack takes. `diag` is filled in but for
  * -EAGAIN and may be NULL. */
 int bpk_npy_parse(const void *bytes, size_t len, struct bpk_npy *ret_npy, struct bpk_diag *diag);

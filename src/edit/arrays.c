@@ -1,0 +1,343 @@
+/* Arrays that come into views/npy/ and become tensors.
+ *
+ * A file there that is written anew has contents of its own, as it came, until it is whole: header
+ * and data. Then it becomes the tensor of its name, dtype and shape with it, and the file is gone:
+ * the name leads to the tensor's view again. What the tensor was stays in force so long, and for
+ * ever if the array is none that Burn can hold. Data in C order stays where it lies, behind its
+ * header in the data file; any other is written again in order. All locked but the last.
+ */
+#include "edit/state.h"
+
+#include "pack/diag.h"
+#include "pack/util.h"
+#include "view/npy.h"
+#include "view/npy_order.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* The file name of the tensor that `name` in views/npy/ is meant to be. */
+static bool tensor_of(const struct bpk_edits *edits, const char *name,
+                      char ret_stem[BPK_FILE_NAME_BUF]) {
+    char decoded[256];
+    size_t len;
+    uint32_t index;
+    struct bpk_str stem;
+    if (!bpk_rules_array_stem(name, &stem) || stem.len >= BPK_FILE_NAME_BUF)
+        return false;
+    memcpy(ret_stem, stem.bytes, stem.len);
+    ret_stem[stem.len] = '\0';
+    return bpk_state_find_base(edits, ret_stem, &index) ||
+           bpk_rules_is_spelled_right(ret_stem, decoded, &len);
+}
+
+bool bpk_state_is_array(const struct bpk_edits *edits, enum bpk_folder folder, const char *name) {
+    char stem[BPK_FILE_NAME_BUF];
+    return folder == BPK_IN_NPY && tensor_of(edits, name, stem);
+}
+
+uint64_t bpk_state_array_number(struct bpk_edits *edits, const char *name) {
+    char stem[BPK_FILE_NAME_BUF];
+    uint64_t number = 0;
+    if (!tensor_of(edits, name, stem))
+        return edits->next_number++;
+    if (bpk_state_exists(edits, BPK_IN_TENSORS, stem))
+        number = bpk_state_number_of(edits, BPK_IN_TENSORS, stem);
+    return BPK_ARRAY_NUMBERS + (number ? number : edits->next_number++);
+}
+
+int bpk_state_renumber_array(struct bpk_edits *edits, struct bpk_file *file) {
+    char stem[BPK_FILE_NAME_BUF];
+    bool is_of_tensor =
+        tensor_of(edits, file->name, stem) && bpk_state_exists(edits, BPK_IN_TENSORS, stem);
+    /* One without a tensor has a number of its own, which no other mount gives away. */
+    if (!is_of_tensor && file->number - BPK_ARRAY_NUMBERS >= BPK_FIRST_NEW_NUMBER)
+        return 0;
+    uint64_t number = bpk_state_array_number(edits, file->name);
+    return number == file->number ? 0 : bpk_state_renumber(edits, file, number);
+}
+
+/* ---- looking --------------------------------------------------------------------------------- */
+
+static int read_head(struct bpk_content *content, size_t size, struct bpk_npy *ret_npy,
+                     struct bpk_diag *diag) {
+    _cleanup_free_ char *head = malloc(size);
+    size_t n;
+    if (!head)
+        return -ENOMEM;
+    int r = bpk_content_read(content, 0, head, size, &n);
+    return r < 0 ? r : bpk_npy_parse(head, n, ret_npy, diag);
+}
+
+/* The header of what has come so far: 0, -EAGAIN if more is to come, -EINVAL. */
+static int look_at_header(struct bpk_content *content, struct bpk_npy *ret_npy,
+                          struct bpk_diag *diag) {
+    enum { USUAL = 4096 };
+    (void)bpk_diag_set(diag, 0, BPK_NO_OFFSET, "the header is not whole");
+    int r = read_head(content, USUAL, ret_npy, diag);
+    if (r == -EAGAIN && content->size > USUAL)
+        r = read_head(content, BPK_NPY_MAX_HEADER, ret_npy, diag);
+    return r == -EFBIG ? -EINVAL : r;
+}
+
+/* The same of the whole array. */
+static int look(struct bpk_content *content, struct bpk_npy *ret_npy, struct bpk_diag *diag) {
+    struct bpk_npy npy;
+    int r = look_at_header(content, &npy, diag);
+    if (r < 0)
+        return r;
+    uint64_t has = content->size - npy.header_size;
+    if (has != npy.size)
+        r = bpk_diag_set(diag, has < npy.size ? -EAGAIN : -EINVAL, BPK_NO_OFFSET,
+                         "has %llu bytes of data, its header says %llu", (unsigned long long)has,
+                         (unsigned long long)npy.size);
+    if (r == 0)
+        *ret_npy = npy;
+    return r;
+}
+
+static int note_verdict(struct bpk_edits *edits, struct bpk_file *file, int r,
+                        const struct bpk_diag *diag) {
+    char *reason = r < 0 ? strdup(diag->sentence) : NULL;
+    free(file->reason);
+    file->reason = reason;
+    file->unparsed = false;
+    file->verdict = r == -EAGAIN ? BPK_TEXT_EARLY_END : r < 0 ? BPK_TEXT_BAD : BPK_TEXT_GOOD;
+    bpk_record_file(edits, file);
+    return r < 0 && !reason ? -ENOMEM : r;
+}
+
+bool bpk_judge_array(const struct bpk_edits *edits, const struct bpk_entry *entry, char *out,
+                     size_t size) {
+    const struct bpk_file *file = entry->file;
+    if (!file || !file->content || file->content->size == 0 ||
+        !bpk_state_is_array(edits, (enum bpk_folder)entry->key[0], entry->key + 1))
+        return false;
+    if (file->content->suspect)
+        (void)snprintf(out, size, "the power was lost before it was on the disk: write it again");
+    else
+        (void)snprintf(out, size, "%s: write it again, or remove it",
+                       file->reason ? file->reason : "is not whole");
+    return true;
+}
+
+int bpk_state_note_array(struct bpk_edits *edits, struct bpk_file *file, uint64_t offset) {
+    struct bpk_npy npy;
+    struct bpk_diag diag;
+    if (offset >= BPK_NPY_MAX_HEADER)
+        return 0;
+    int r = look_at_header(file->content, &npy, &diag);
+    return r == -EINVAL ? note_verdict(edits, file, r, &diag) : 0;
+}
+
+int bpk_state_check_array(struct bpk_file *file) {
+    struct bpk_npy npy;
+    struct bpk_diag diag;
+    if (!file->content)
+        return -EINVAL;
+    int r = look(file->content, &npy, &diag);
+    return r == -EAGAIN ? -EINVAL : r;
+}
+
+/* ---- becoming a tensor ----------------------------------------------------------------------- */
+
+struct sorter {
+    struct bpk_content *from;
+    uint64_t skip;
+    struct bpk_content *to;
+};
+
+static int read_data(void *context, uint64_t offset, void *buffer, size_t size) {
+    const struct sorter *sorter = context;
+    size_t n;
+    int r = bpk_content_read(sorter->from, sorter->skip + offset, buffer, size, &n);
+    return r == 0 && n < size ? -EIO : r;
+}
+
+static int write_data(void *context, uint64_t offset, const void *bytes, size_t size) {
+    const struct sorter *sorter = context;
+    bool mapped;
+    return bpk_content_write(sorter->to, offset, bytes, size, &mapped);
+}
+
+/* A content of the array's data in C order. */
+static int sort_data(struct bpk_edits *edits, struct bpk_content *from, const struct bpk_npy *npy,
+                     struct bpk_content **ret_content) {
+    struct bpk_content *to = bpk_content_new(&edits->store, edits->next_content++);
+    struct sorter sorter = {from, npy->header_size, to};
+    const struct bpk_source source = {read_data, &sorter};
+    if (!to)
+        return -ENOMEM;
+    int r = bpk_npy_reorder(npy, &source, write_data, &sorter);
+    /* What was made durable as it came is so still when it lies elsewhere. */
+    if (r == 0)
+        r = bpk_content_sync(to);
+    if (r == 0)
+        to->unsynced = false;
+    if (r < 0) {
+        bpk_content_unref(to, false);
+        return r;
+    }
+    *ret_content = to;
+    return 0;
+}
+
+/* The content that the tensor is to have; a reference. */
+static int take_data(struct bpk_edits *edits, struct bpk_file *file, const struct bpk_npy *npy,
+                     struct bpk_content **ret_content) {
+    if (bpk_npy_needs_order(npy) ||
+        bpk_content_cut_out(file->content, npy->header_size, npy->size) < 0)
+        return sort_data(edits, file->content, npy, ret_content);
+    *ret_content = bpk_content_ref(file->content);
+    return 0;
+}
+
+/* Puts the content at the tensor's name. The tensor's file is the one that was there, or a new one
+ * with the number that the array's has. */
+static int put_data(struct bpk_edits *edits, const char *stem, uint64_t array_number,
+                    struct bpk_content *content) {
+    struct bpk_place place = {BPK_IN_TENSORS, stem, 0};
+    struct bpk_file *tensor;
+    bool is_new = !bpk_state_exists(edits, BPK_IN_TENSORS, stem);
+    uint64_t number = array_number - BPK_ARRAY_NUMBERS;
+    int r = 0;
+    if (!is_new) {
+        place.number = bpk_state_number_of(edits, BPK_IN_TENSORS, stem);
+        r = bpk_state_touch(edits, &place, &tensor);
+    } else {
+        if (array_number < BPK_ARRAY_NUMBERS || bpk_state_file(edits, number))
+            number = edits->next_number++;
+        tensor = bpk_state_add_file(edits, number, BPK_IN_TENSORS, stem);
+        r = tensor ? 0 : -ENOMEM;
+    }
+    if (r == 0 && tensor->target)
+        r = -EINVAL;
+    if (r < 0)
+        return r;
+    bpk_content_unref(tensor->content, false);
+    tensor->content = content;
+    clock_gettime(CLOCK_REALTIME, &tensor->mtime);
+    bpk_record_content(edits, content);
+    bpk_record_shift(edits, content);
+    bpk_record_blocks(edits, content, 0, content->size);
+    if (!content->unsynced)
+        bpk_record_synced(edits, content);
+    bpk_record_file(edits, tensor);
+    bpk_state_note_version(edits, stem);
+    bpk_state_stale(edits, tensor->number);
+    if (!is_new)
+        return 0;
+    bpk_state_stale(edits, edits->folder_numbers[BPK_IN_TENSORS]);
+    return bpk_state_set_entry(edits, BPK_IN_TENSORS, stem, tensor);
+}
+
+/* dtype and shape are the header's, or what the name has where they mean the same. */
+static int put_descriptor(struct bpk_edits *edits, const char *stem, const struct bpk_npy *npy) {
+    struct bpk_stem *record;
+    int r = bpk_state_make_stem(edits, stem, &record);
+    if (r < 0)
+        return r;
+    const struct bpk_desc *before = record->now ? record->now : record->remembered;
+    struct bpk_descriptor means = {.rank = npy->rank};
+    bool keeps_shape =
+        bpk_npy_dtype(npy, before ? &before->means.dtype : NULL, &means.dtype) && before;
+    if (before && (record->now || record->remembers_param_id)) {
+        means.has_param_id = before->means.has_param_id;
+        means.param_id = before->means.param_id;
+    }
+    const uint64_t *dims = keeps_shape ? before->means.dims : npy->dims;
+    if (keeps_shape)
+        means.rank = before->means.rank;
+    means.dims = calloc((size_t)means.rank + 1, sizeof(*means.dims));
+    if (!means.dims)
+        return -ENOMEM;
+    if (means.rank > 0)
+        memcpy(means.dims, dims, means.rank * sizeof(*dims));
+    struct bpk_desc *desc = bpk_desc_from(&means, before);
+    bpk_descriptor_clear(&means);
+    if (!desc)
+        return -ENOMEM;
+    bpk_desc_unref(record->now);
+    record->now = desc;
+    bpk_record_stem(edits, record);
+    return bpk_state_reveal_sidecar(edits, stem);
+}
+
+static int become_tensor(struct bpk_edits *edits, struct bpk_file *file, const char *stem,
+                         const struct bpk_npy *npy) {
+    struct bpk_content *content;
+    _cleanup_free_ char *name = strdup(file->name);
+    int r = name ? take_data(edits, file, npy, &content) : -ENOMEM;
+    if (r < 0)
+        return r;
+    r = put_data(edits, stem, file->number, content);
+    if (r == 0)
+        r = put_descriptor(edits, stem, npy);
+    if (r == 0)
+        r = bpk_state_set_entry(edits, BPK_IN_NPY, name, NULL);
+    if (r < 0)
+        return r;
+    bpk_state_give_opens(edits, file);
+    bpk_state_drop_file(edits, file);
+    return 0;
+}
+
+int bpk_state_take_array(struct bpk_edits *edits, struct bpk_file *file, bool ends_here) {
+    char stem[BPK_FILE_NAME_BUF];
+    struct bpk_npy npy;
+    struct bpk_diag diag;
+    if (!file->content || file->content->size == 0) {
+        file->unparsed = false;
+        return 0;
+    }
+    if (!tensor_of(edits, file->name, stem))
+        return -EINVAL;
+    int r = look(file->content, &npy, &diag);
+    if (r == -EAGAIN || r == -EINVAL) {
+        r = note_verdict(edits, file, r, &diag);
+        return r != -EAGAIN ? r : ends_here ? -EBADMSG : 0;
+    }
+    if (r < 0)
+        return r;
+    return become_tensor(edits, file, stem, &npy);
+}
+
+/* ---- for the mount --------------------------------------------------------------------------- */
+
+static int begin(struct bpk_edits *edits, const char *name, uint64_t number) {
+    if (bpk_state_exists(edits, BPK_IN_NPY, name))
+        return -EEXIST;
+    struct bpk_file *file = bpk_state_add_file(edits, number, BPK_IN_NPY, name);
+    if (!file)
+        return -ENOMEM;
+    file->content = bpk_content_new(&edits->store, edits->next_content++);
+    if (!file->content) {
+        bpk_state_drop_file(edits, file);
+        return -ENOMEM;
+    }
+    bpk_state_take_opens(edits, file);
+    clock_gettime(CLOCK_REALTIME, &file->mtime);
+    bpk_record_content(edits, file->content);
+    bpk_record_file(edits, file);
+    return bpk_state_set_entry(edits, BPK_IN_NPY, name, file);
+}
+
+int bpk_edits_begin_array(struct bpk_edits *edits, const char *name, uint64_t number) {
+    pthread_mutex_lock(&edits->lock);
+    int r = bpk_record_begin(edits, 0);
+    if (r == 0)
+        r = begin(edits, name, number);
+    r = bpk_record_finish(edits, r);
+    pthread_mutex_unlock(&edits->lock);
+    return r;
+}
+
+bool bpk_edits_has_file(struct bpk_edits *edits, uint64_t number) {
+    pthread_mutex_lock(&edits->lock);
+    bool has = bpk_state_file(edits, number) != NULL;
+    pthread_mutex_unlock(&edits->lock);
+    return has;
+}
