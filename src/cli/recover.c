@@ -40,7 +40,7 @@ static void print_edit(void *context, enum bpk_edit_kind kind, const char *path,
     counts->edits += kind == BPK_EDIT;
 }
 
-static int show(struct bpk_edits *edits) {
+static int show(struct bpk_edits *edits, bool force) {
     struct counts counts = {0};
     bpk_edits_list(edits, print_edit, &counts);
     if (counts.all == 0)
@@ -48,7 +48,8 @@ static int show(struct bpk_edits *edits) {
     else if (counts.edits == 0)
         printf("nothing that could be committed; 'bpk recover --discard' drops it\n");
     else
-        printf("'bpk recover --commit' writes the edits into the pack, '--discard' drops all\n");
+        printf("'bpk recover %s--commit' writes the edits into the pack, '--discard' drops all\n",
+               force ? "--force " : "");
     return BPK_EXIT_OK;
 }
 
@@ -56,19 +57,20 @@ static bool ask_edits(void *edits, uint64_t *ret_done, uint64_t *ret_total) {
     return bpk_edits_progress(edits, ret_done, ret_total);
 }
 
-static int commit(struct bpk_edits *edits, const char *path) {
+/* With force, what does not go with this pack stays, and is named. */
+static int commit(struct bpk_edits *edits, const char *path, bool force) {
     struct bpk_commit_result result;
     struct bpk_diag diag = {.sentence = ""};
     struct counts counts = {0};
     struct bpk_cli_progress progress = {.ask = ask_edits, .context = edits, .what = "committing"};
     bpk_cli_progress_begin(&progress);
-    int r = bpk_edits_commit(edits, BPK_COMMIT_ALL, &result, &diag);
+    int r = bpk_edits_commit(edits, force ? BPK_COMMIT_VALID : BPK_COMMIT_ALL, &result, &diag);
     bpk_cli_progress_end(&progress);
     if (r < 0) {
         bpk_cli_error(path, "%s", diag.sentence);
         return BPK_EXIT_FAILED;
     }
-    if (result.kept == 0)
+    if (result.kept == 0 && result.left_out == 0)
         return BPK_EXIT_OK;
     bpk_edits_list(edits, print_edit, &counts);
     return BPK_EXIT_EDITS_LEFT;
@@ -108,7 +110,7 @@ static int run(int argc, char **argv) {
         if (bpk_edits_are_damaged(edits))
             bpk_cli_error(argv[optind], "the journal of the edits is damaged: those made after the "
                                         "damage are lost");
-        status = wants_commit ? commit(edits, argv[optind]) : show(edits);
+        status = wants_commit ? commit(edits, argv[optind], how.force) : show(edits, how.force);
         bpk_edits_close(edits);
     }
     bpk_cli_close(&pack);

@@ -56,8 +56,10 @@ static void drop_below(struct bpk_content *content, bool keep_file) {
     bpk_pack_unref(content->pack);
     if (content->below)
         bpk_content_unref(content->below, keep_file);
+    free(content->lost);
     content->pack = NULL;
     content->below = NULL;
+    content->lost = NULL;
     content->below_limit = 0;
 }
 
@@ -211,6 +213,44 @@ int bpk_content_each_own(const struct bpk_content *content, bpk_range_fn *take, 
     return 0;
 }
 
+/* ---- what is lost ---------------------------------------------------------------------------- */
+
+int bpk_content_lose(struct bpk_content *content, struct bpk_str name, uint64_t size) {
+    struct bpk_lost *lost = calloc(1, sizeof(*lost) + name.len + 1);
+    if (!lost)
+        return -ENOMEM;
+    lost->size = size;
+    lost->name_len = name.len;
+    memcpy(lost->name, name.bytes, name.len);
+    bpk_pack_unref(content->pack);
+    content->pack = NULL;
+    free(content->lost);
+    content->lost = lost;
+    return 0;
+}
+
+static const struct bpk_lost *find_lost(const struct bpk_content *content, uint64_t at,
+                                        uint64_t end) {
+    const struct bpk_lost *lost = NULL;
+    if (!content->lost && !content->below)
+        return NULL;
+    if (end > content->below_limit)
+        end = content->below_limit;
+    while (at < end && !lost) {
+        uint64_t next = end_of_run(content, at / BPK_BLOCK, blocks_of(end)) * BPK_BLOCK;
+        if (next > end)
+            next = end;
+        if (!owns(content, at / BPK_BLOCK))
+            lost = content->lost ? content->lost : find_lost(content->below, at, next);
+        at = next;
+    }
+    return lost;
+}
+
+const struct bpk_lost *bpk_content_missing(const struct bpk_content *content) {
+    return find_lost(content, 0, content->size);
+}
+
 /* ---- reading --------------------------------------------------------------------------------- */
 
 static int open_data(struct bpk_content *content, bool create) {
@@ -247,12 +287,14 @@ static int resolve(struct bpk_content *content, uint64_t offset, struct bpk_run 
         *ret_run = (struct bpk_run){content->fd, offset + content->shift, end - offset};
         return 0;
     }
-    if (offset >= content->below_limit || (!content->pack && !content->below)) {
+    if (offset >= content->below_limit || (!content->pack && !content->below && !content->lost)) {
         *ret_run = (struct bpk_run){-1, 0, end - offset};
         return 0;
     }
     if (end > content->below_limit)
         end = content->below_limit;
+    if (content->lost)
+        return -EIO;
     if (content->pack) {
         struct bpk_tensor tensor;
         bpk_pack_tensor(content->pack, content->index, &tensor);
@@ -359,7 +401,8 @@ int bpk_content_write(struct bpk_content *content, uint64_t offset, const void *
         r = bpk_content_trim(content);
     if (r == 0 && offset % BPK_BLOCK != 0)
         r = bring_block(content, first);
-    if (r == 0 && end % BPK_BLOCK != 0 && (last != first || offset % BPK_BLOCK == 0))
+    if (r == 0 && end % BPK_BLOCK != 0 && end < content->size &&
+        (last != first || offset % BPK_BLOCK == 0))
         r = bring_block(content, last);
     if (r == 0)
         r = bpk_io_pwrite(content->fd, offset + content->shift, buffer, size);
@@ -419,7 +462,7 @@ int bpk_content_settle(struct bpk_content *content) {
 }
 
 int bpk_content_cut_out(struct bpk_content *content, uint64_t offset, uint64_t size) {
-    if (content->pack || content->below || content->frozen || content->has_tail)
+    if (content->pack || content->below || content->lost || content->frozen || content->has_tail)
         return -EBUSY;
     drop_map(content);
     content->shift += offset;
@@ -434,8 +477,10 @@ void bpk_content_bare(struct bpk_content *content) {
 void bpk_content_rebase(struct bpk_content *content, struct bpk_pack *pack, uint32_t index) {
     bpk_pack_ref(pack);
     bpk_pack_unref(content->pack);
+    free(content->lost);
     content->pack = pack;
     content->index = index;
+    content->lost = NULL;
 }
 
 void bpk_content_become_tensor(struct bpk_content *content, struct bpk_pack *pack, uint32_t index) {
@@ -468,11 +513,15 @@ static int copy_runs(struct bpk_content *content, struct bpk_copier *copier, boo
     while (r == 0 && at < content->size) {
         struct bpk_run run;
         const struct bpk_pack *pack;
+        uint64_t block = at / BPK_BLOCK;
+        if (!all && !owns(content, block)) {
+            at = end_of_run(content, block, blocks_of(content->size)) * BPK_BLOCK;
+            continue;
+        }
         r = resolve(content, at, &run, &pack);
         if (r == 0 && pack && bpk_pack_is_changed(pack))
             r = -EIO;
-        bool wanted = all || owns(content, at / BPK_BLOCK);
-        if (r == 0 && wanted && run.fd >= 0)
+        if (r == 0 && run.fd >= 0)
             r = bpk_copier_range(copier, run.fd, run.offset, at + shift, run.size);
         at += run.size;
     }

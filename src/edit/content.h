@@ -4,7 +4,9 @@
  * Below lies nothing (zeros), a tensor of a pack, or another content that a commit has frozen. The
  * own blocks lie at their own offsets in a sparse data file of the store (behind a header, if the
  * file came with one); which ones they are is kept in a map, not asked of the filesystem. Bytes
- * past the end of what lies below, and past any length that the file was ever cut to, are zeros.
+ * past the end of what lies below, and past any length that the file was ever cut to, are zeros. A
+ * tensor that the pack at hand does not have any more is lost: where it would show through, nothing
+ * can be read.
  *
  * A content is not thread-safe: its owner locks.
  */
@@ -16,15 +18,23 @@
 
 #define BPK_BLOCK 4096
 
+/* A tensor as the pack had it that edits were made on. */
+struct bpk_lost {
+    uint64_t size;
+    size_t name_len;
+    char name[];
+};
+
 struct bpk_content {
     uint64_t id; /* names its data file */
     unsigned references;
     struct bpk_store *store;
 
-    /* what shows through; at most one of the two */
+    /* what shows through; at most one of the three */
     struct bpk_pack *pack;
     uint32_t index; /* tensor of `pack` */
     struct bpk_content *below;
+    struct bpk_lost *lost;
     uint64_t below_limit; /* bytes of it that show */
 
     uint64_t size;
@@ -92,6 +102,13 @@ int bpk_content_settle(struct bpk_content *content);
 /* Becomes the `size` bytes of it from `offset` on, which lie where they are. Only of a content that
  * shows nothing from below. -EBUSY if its data file is not as it should be. */
 int bpk_content_cut_out(struct bpk_content *content, uint64_t offset, uint64_t size);
+
+/* Tensor `name` of `size` bytes, which the pack at hand does not have, would show through. 0 or
+ * -ENOMEM. */
+int bpk_content_lose(struct bpk_content *content, struct bpk_str name, uint64_t size);
+
+/* The lost tensor that some of the bytes are of; NULL: all of them can be read. */
+const struct bpk_lost *bpk_content_missing(const struct bpk_content *content);
 
 /* Nothing shows through any more. */
 void bpk_content_bare(struct bpk_content *content);

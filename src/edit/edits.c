@@ -328,9 +328,9 @@ static void list_tensor(struct bpk_edits *edits, const char *stem, bpk_edit_fn *
         return;
     (void)snprintf(path, sizeof(path), "tensors/%s", stem);
     report(context, kinds[judged.judgement], path,
-           judged.judgement == BPK_JUDGED_INVALID ? judged.reason
-           : judged.put_back                      ? put_back_sentence
-                                                  : NULL);
+           judged.reason[0]  ? judged.reason
+           : judged.put_back ? put_back_sentence
+                             : NULL);
     bpk_desc_unref(judged.desc);
     (void)snprintf(path, sizeof(path), "tensors/%s.json", stem);
     const struct bpk_entry *sidecar =

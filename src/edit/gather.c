@@ -135,14 +135,23 @@ const struct bpk_content *bpk_commit_bottom(const struct bpk_content *content) {
     return content;
 }
 
-/* The name in the base of the tensor whose bytes an edit borrows; false if it borrows none. */
+/* The name in the base of the tensor whose bytes an edit borrows, or would if it were as long as
+ * when the edit was made; false if there is none. */
 static bool find_lender(const struct bpk_commit *commit, const struct bpk_judged *judged,
                         char ret_file[BPK_FILE_NAME_BUF]) {
     const struct bpk_content *content =
         judged->file ? bpk_commit_bottom(judged->file->content) : NULL;
-    if (!content || content->pack != commit->base)
+    uint32_t index;
+    if (content && content->lost) {
+        struct bpk_str name = {content->lost->name, content->lost->name_len};
+        if (bpk_pack_find_tensor(commit->base, name, &index) < 0)
+            return false;
+    } else if (content && content->pack == commit->base) {
+        index = content->index;
+    } else {
         return false;
-    bpk_names_file(commit->edits->tensor_names, content->index, ret_file);
+    }
+    bpk_names_file(commit->edits->tensor_names, index, ret_file);
     return true;
 }
 

@@ -115,6 +115,49 @@ static void invalid(struct bpk_judged *judged, const char *path, const char *rea
     (void)snprintf(judged->reason, sizeof(judged->reason), "%s%s", path, reason);
 }
 
+/* Says that an edit was made on a tensor that this pack does not have, or not as it was. */
+static void tell_lost(const struct bpk_edits *edits, const struct bpk_lost *lost,
+                      const char *remedy, struct bpk_judged *judged) {
+    char shown[150];
+    struct bpk_str name = {lost->name, lost->name_len};
+    struct bpk_tensor tensor = {0};
+    uint32_t index;
+    bool in_pack = bpk_pack_find_tensor(edits->base, name, &index) == 0;
+    bpk_text_escape(name.bytes, name.len, shown, sizeof(shown));
+    if (in_pack)
+        bpk_pack_tensor(edits->base, index, &tensor);
+    if (in_pack && tensor.end - tensor.start != lost->size)
+        (void)snprintf(judged->reason, sizeof(judged->reason),
+                       "its base tensor \"%s\" had %llu bytes, and has %llu in this pack: %s",
+                       shown, (unsigned long long)lost->size,
+                       (unsigned long long)(tensor.end - tensor.start), remedy);
+    else
+        (void)snprintf(judged->reason, sizeof(judged->reason),
+                       "its base tensor \"%s\" is not in this pack: %s", shown, remedy);
+}
+
+/* Whether bytes are missing, because they were the base's. */
+static bool judge_missing(const struct bpk_edits *edits, const struct bpk_content *content,
+                          struct bpk_judged *judged) {
+    const struct bpk_lost *lost = content ? bpk_content_missing(content) : NULL;
+    if (lost)
+        tell_lost(edits, lost, "write all of it, or remove it", judged);
+    return lost != NULL;
+}
+
+/* A pending file that was a tensor: without it there is no descriptor, even if no byte is missing.
+ */
+static void judge_lost_tensor(const struct bpk_edits *edits, const struct bpk_content *content,
+                              struct bpk_judged *judged) {
+    while (content && content->below)
+        content = content->below;
+    if (!content || !content->lost)
+        return;
+    judged->judgement = BPK_JUDGED_INVALID;
+    if (!judge_missing(edits, judged->file->content, judged))
+        tell_lost(edits, content->lost, "give it a sidecar, or remove it", judged);
+}
+
 /* A name without bytes. */
 static void judge_without_bytes(struct bpk_edits *edits, const char *sidecar, bool has_desc,
                                 struct bpk_judged *judged) {
@@ -180,12 +223,18 @@ int bpk_judge_stem(struct bpk_edits *edits, const char *stem, struct bpk_judged 
             invalid(&judged, "its sidecar: ", reason);
         else if (content && content->suspect)
             invalid(&judged, "", "the power was lost before it was on the disk: write it again");
+        else if (judge_missing(edits, content, &judged))
+            judged.judgement = BPK_JUDGED_INVALID;
         else if (!untouched && bpk_judge_length(edits, stem, means, size, reason, sizeof(reason)))
             invalid(&judged, "", reason);
         bpk_desc_unref(desc);
         *ret_judged = judged;
         return 0;
     }
+    if (judged.judgement == BPK_JUDGED_BACKUP)
+        (void)judge_missing(edits, judged.file->content, &judged);
+    else if (judged.judgement == BPK_JUDGED_PENDING)
+        judge_lost_tensor(edits, judged.file->content, &judged);
     if (text_bad && judged.judgement != BPK_JUDGED_INVALID && has_desc)
         invalid(&judged, "its sidecar: ", reason);
     else if (text_bad && !has_desc && judged.judgement == BPK_JUDGED_NOTHING)

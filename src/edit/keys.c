@@ -41,6 +41,22 @@ static int hide(struct bpk_edits *edits, const char *name) {
     return r;
 }
 
+int bpk_state_hide_keys(struct bpk_edits *edits) {
+    char name[BPK_FILE_NAME_BUF];
+    struct bpk_pack_info info;
+    int r = 0;
+    bpk_pack_get_info(edits->base, &info);
+    for (uint32_t i = 0; i < info.metadata_entries && r == 0; i++) {
+        struct bpk_str key;
+        struct bpk_str value;
+        bpk_pack_metadata(edits->base, i, &key, &value);
+        bpk_names_file(edits->key_names, i, name);
+        if (!has_value(edits, key))
+            r = hide(edits, name);
+    }
+    return r;
+}
+
 static int show(struct bpk_edits *edits, const char *name) {
     if (bpk_state_exists(edits, BPK_IN_METADATA, name)) {
         bpk_state_reset_text(edits, BPK_IN_METADATA, name);

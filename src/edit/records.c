@@ -65,8 +65,15 @@ void bpk_record_content(struct bpk_edits *edits, const struct bpk_content *conte
     put_u64(out, content->size);
     put_u64(out, content->below_limit);
     if (content->pack) {
+        struct bpk_tensor tensor;
+        bpk_pack_tensor(content->pack, content->index, &tensor);
         put_u64(out, BPK_BELOW_TENSOR);
-        put_str(out, bpk_pack_tensor_name(content->pack, content->index));
+        put_str(out, tensor.name);
+        put_u64(out, tensor.end - tensor.start);
+    } else if (content->lost) {
+        put_u64(out, BPK_BELOW_LOST);
+        put_str(out, (struct bpk_str){content->lost->name, content->lost->name_len});
+        put_u64(out, content->lost->size);
     } else if (content->below) {
         put_u64(out, BPK_BELOW_CONTENT);
         put_u64(out, content->below->id);

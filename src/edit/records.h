@@ -18,6 +18,6 @@ enum bpk_record {
 };
 
 /* What a content lies over. */
-enum { BPK_BELOW_NOTHING, BPK_BELOW_TENSOR, BPK_BELOW_CONTENT };
+enum { BPK_BELOW_NOTHING, BPK_BELOW_TENSOR, BPK_BELOW_CONTENT, BPK_BELOW_LOST };
 
 #endif

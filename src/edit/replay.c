@@ -22,6 +22,7 @@ struct reader {
     struct bpk_edits *edits;
     bool same_boot;
     bool after_commit; /* the pack is not the journal's base, but what a commit made of it */
+    bool force;        /* any pack will do */
     struct bpk_committed *committed; /* of that commit, once it was read */
     const uint8_t *at;
     size_t left;
@@ -127,16 +128,27 @@ static void read_file(struct reader *reader) {
         edits->next_number = number + 1;
 }
 
+/* A tensor of the base shows through. What the pack does not have as it was is lost, until it is
+ * looked for with force again, or the record of a commit says what it became. */
+static void set_below_tensor(struct reader *reader, struct bpk_content *content, bool was_lost) {
+    struct bpk_str name = get_str(reader);
+    uint64_t size = get_u64(reader);
+    struct bpk_tensor tensor;
+    uint32_t index;
+    bool found = (!was_lost || reader->force) && !reader->bad &&
+                 bpk_pack_find_tensor(reader->edits->base, name, &index) == 0;
+    if (found)
+        bpk_pack_tensor(reader->edits->base, index, &tensor);
+    if (found && tensor.end - tensor.start == size)
+        bpk_content_rebase(content, reader->edits->base, index);
+    else if (!reader->bad && bpk_content_lose(content, name, size) < 0)
+        out_of_memory(reader);
+}
+
 static bool set_below(struct reader *reader, struct bpk_content *content) {
     uint64_t kind = get_u64(reader);
-    uint32_t index;
-    if (kind == BPK_BELOW_TENSOR) {
-        struct bpk_str name = get_str(reader);
-        if (bpk_pack_find_tensor(reader->edits->base, name, &index) < 0)
-            return reader->after_commit; /* the commit's own record says what it is now */
-        bpk_pack_unref(content->pack);
-        content->pack = bpk_pack_ref(reader->edits->base);
-        content->index = index;
+    if (kind == BPK_BELOW_TENSOR || kind == BPK_BELOW_LOST) {
+        set_below_tensor(reader, content, kind == BPK_BELOW_LOST);
     } else if (kind == BPK_BELOW_CONTENT) {
         struct known_content *below = find_content(reader, get_u64(reader));
         if (!below)
@@ -487,10 +499,13 @@ int bpk_record_replay(struct bpk_edits *edits, bool force, struct bpk_committed 
             "there are edits of another version of this pack in '%s': 'bpk recover --force' takes "
             "them all the same, 'bpk recover --discard' or '-o edits=discard' drops them",
             edits->store.name);
+    reader.force = force;
     if (r == 0)
         r = bpk_store_replay(&edits->store, &base, &reader.same_boot, take_record, &reader);
     if (r == 0)
         drop_nameless(edits);
+    if (r == 0 && force)
+        r = bpk_state_fit_base(edits);
     r = settle(&reader, r);
     if (r < 0)
         return bpk_diag_set(diag, r, BPK_NO_OFFSET, "the journal in '%s' cannot be read back: %s",

@@ -235,7 +235,14 @@ int bpk_state_override(struct bpk_edits *edits, struct bpk_str key, const struct
 int bpk_state_effective_metadata(struct bpk_edits *edits, struct bpk_plan_entry **ret_entries,
                                  size_t *ret_count);
 
+/* ---- keys.c (locked) ---- */
 int bpk_state_show_keys(struct bpk_edits *edits, const struct bpk_plan_entry *before, size_t count);
+/* Keys of the base that are not in the map have no file. */
+int bpk_state_hide_keys(struct bpk_edits *edits);
+
+/* ---- force.c (locked) ---- */
+/* After edits of another pack were read back. */
+int bpk_state_fit_base(struct bpk_edits *edits);
 
 /* ---- commit.c (locked) ---- */
 int bpk_state_base_id(const struct bpk_pack *pack, struct bpk_base_id *ret_id);
@@ -293,7 +300,7 @@ struct bpk_judged {
     struct bpk_file *file; /* whose bytes they are; NULL: the base's */
     uint32_t index;        /* of the base's tensor of that name; BPK_NO_TENSOR: none */
     bool put_back;         /* the file was moved aside, and nothing took its place */
-    char reason[400];      /* INVALID */
+    char reason[400];      /* INVALID, or a BACKUP that is not whole */
 };
 /* The file that was moved aside from this name while nothing took its place; NULL: none. */
 struct bpk_file *bpk_judge_aside(struct bpk_edits *edits, enum bpk_folder folder, const char *name);

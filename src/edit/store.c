@@ -31,7 +31,7 @@ struct frame {
     uint64_t hash; /* XXH3-64 of it */
 };
 
-static const char magic[8] = {'b', 'p', 'k', 'e', 'd', 'i', 't', '1'};
+static const char magic[8] = {'b', 'p', 'k', 'e', 'd', 'i', 't', '2'};
 
 bool bpk_base_id_equal(const struct bpk_base_id *a, const struct bpk_base_id *b) {
     return a->ino == b->ino && a->size == b->size && a->mtime_sec == b->mtime_sec &&

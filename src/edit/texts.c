@@ -172,6 +172,8 @@ static int compose_key(struct bpk_edits *edits, const char *name, struct bpk_out
         value = (struct bpk_str){override->value, override->value_len};
     else if (bpk_pack_find_metadata(edits->base, key, &index) == 0)
         bpk_pack_metadata(edits->base, index, &key, &value);
+    else
+        return -ENOENT;
     bpk_out(out, value.bytes, value.len);
     bpk_out_str(out, "\n");
     return 0;

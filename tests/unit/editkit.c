@@ -61,15 +61,22 @@ void kit_begin(struct kit *kit, const struct packspec *spec) {
     *kit = (struct kit){0};
     kit_folder(kit->folder);
     snprintf(kit->path, sizeof(kit->path), "%s/p.bpk", kit->folder);
+    kit_replace_pack(kit, spec);
+    kit_open(kit);
+    ck_assert_uint_eq(kit->recovered, 0);
+}
+
+void kit_replace_pack(const struct kit *kit, const struct packspec *spec) {
+    char temp[TEMP_PATH + 16];
     struct bytes file;
     spec_file(spec, &file);
-    int fd = open(kit->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    snprintf(temp, sizeof(temp), "%s/other", kit->folder);
+    int fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(write(fd, file.data, file.len), (ssize_t)file.len);
     close(fd);
+    ck_assert_int_eq(rename(temp, kit->path), 0);
     bytes_clear(&file);
-    kit_open(kit);
-    ck_assert_uint_eq(kit->recovered, 0);
 }
 
 void kit_end(struct kit *kit) {

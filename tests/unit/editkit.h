@@ -22,6 +22,9 @@ void kit_remove_folder(const char *folder);
 void kit_begin(struct kit *kit, const struct packspec *spec);
 void kit_end(struct kit *kit);
 
+/* Another file in the pack's place, as somebody else's rename puts it there. */
+void kit_replace_pack(const struct kit *kit, const struct packspec *spec);
+
 /* 0 or what bpk_edits_open says. */
 int kit_try_open(struct kit *kit, const struct bpk_edits_options *options);
 void kit_open(struct kit *kit);

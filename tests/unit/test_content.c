@@ -364,6 +364,36 @@ START_TEST(layers_are_what_the_model_says) {
     free(model.bytes);
 }
 
+/* It is missing where it would show: not where bytes are own, cut off, or zeros. */
+START_TEST(a_lost_tensor_is_missing_where_it_would_show) {
+    static char block[BPK_BLOCK];
+    struct bpk_content *below = over_tensor();
+    bool mapped;
+    char byte;
+    size_t n;
+    put(below, 10, "x", true);
+    ck_assert_ptr_null(bpk_content_missing(below));
+    ck_assert_int_eq(bpk_content_lose(below, str("t"), TENSOR), 0);
+    struct bpk_content *content = bpk_content_over_content(&store, next_id++, below);
+    ck_assert_uint_eq(bpk_content_missing(content)->size, TENSOR);
+    ck_assert_uint_eq(byte_at(content, 10), 'x');
+    ck_assert_uint_eq(byte_at(content, 9), tensor_byte(9));
+    ck_assert_int_eq(bpk_content_read(content, BPK_BLOCK, &byte, 1, &n), -EIO);
+    ck_assert_int_eq(bpk_content_write(content, TENSOR - 2, "x", 1, &mapped), -EIO);
+    ck_assert_int_eq(bpk_content_own_all(content), -EIO);
+    ck_assert_int_eq(bpk_content_write(content, BPK_BLOCK, block, BPK_BLOCK, &mapped), 0);
+    content->sync_failed = true; /* what is own is written again, and nothing else */
+    ck_assert_int_eq(bpk_content_sync(content), 0);
+    ck_assert_ptr_nonnull(bpk_content_missing(content));
+    cut(content, 2 * BPK_BLOCK);
+    ck_assert_ptr_null(bpk_content_missing(content));
+    cut(content, TENSOR);
+    ck_assert_ptr_null(bpk_content_missing(content));
+    ck_assert_uint_eq(byte_at(content, TENSOR - 1), 0);
+    bpk_content_unref(content, false);
+    bpk_content_unref(below, false);
+}
+
 START_TEST(it_becomes_the_tensor_that_it_was_written_to) {
     struct bpk_content *content = bpk_content_new(&store, next_id++);
     uint64_t id = content->id;
@@ -404,6 +434,7 @@ int main(void) {
     tc = suite_case(suite, "layers");
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_loop_test(tc, layers_are_what_the_model_says, 0, 30);
+    tcase_add_test(tc, a_lost_tensor_is_missing_where_it_would_show);
     tcase_add_test(tc, it_becomes_the_tensor_that_it_was_written_to);
     return suite_run(suite);
 }

@@ -1,7 +1,6 @@
 /* edits: bytes as tools change them, what stays over a close or a kill, what a commit writes. */
 #include "editbase.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -250,16 +249,9 @@ START_TEST(a_pack_changed_by_others_is_not_committed_over) {
     struct bpk_commit_result result;
     kit_write(&kit, "a", 0, "mine");
     struct packspec spec;
-    struct bytes file;
-    char other[TEMP_PATH + 20];
     spec_init(&spec, BPK_LAYOUT_ALIGNED);
     spec_u8(&spec, "theirs", 3);
-    spec_file(&spec, &file);
-    snprintf(other, sizeof(other), "%s/other", kit.folder);
-    int fd = open(other, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    ck_assert_int_eq(write(fd, file.data, file.len), (ssize_t)file.len);
-    close(fd);
-    ck_assert_int_eq(rename(other, kit.path), 0);
+    kit_replace_pack(&kit, &spec);
     ck_assert_int_eq(commit(BPK_COMMIT_ALL, &result), -ESTALE);
     ck_assert(kit_pack_has(&kit, "theirs"));
     struct bytes data;
@@ -269,7 +261,6 @@ START_TEST(a_pack_changed_by_others_is_not_committed_over) {
     kit_read(&kit, T, "c", &data);
     ck_assert_uint_eq(data.len, 5000);
     bytes_clear(&data);
-    bytes_clear(&file);
     spec_clear(&spec);
 }
 
