@@ -139,7 +139,7 @@ static int finish(struct bpk_mount *mount) {
     struct bpk_commit_result result;
     struct bpk_diag diag = {.sentence = ""};
     struct remains remains = {0};
-    int r = bpk_edits_commit(mount->edits, BPK_COMMIT_VALID_AT_UNMOUNT, &result, &diag);
+    int r = bpk_edits_commit(mount->edits, BPK_COMMIT_LAST, &result, &diag);
     if (r < 0)
         bpk_log("the edits are not in the pack: %s; they are kept beside it, and the next mount "
                 "has them again",

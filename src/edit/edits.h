@@ -147,6 +147,8 @@ enum bpk_commit_mode {
      * if half of the tensors would go, and a removed metadata.json or scalars.json is put back. */
     BPK_COMMIT_ALL_AT_UNMOUNT,
     BPK_COMMIT_VALID_AT_UNMOUNT,
+    /* That again, when the mount is gone: no handle can write any more. */
+    BPK_COMMIT_LAST,
 };
 
 struct bpk_commit_result {

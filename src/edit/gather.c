@@ -494,6 +494,7 @@ int bpk_commit_gather(struct bpk_commit *commit, struct bpk_plan *ret_plan, bool
     size_t count = 0;
     size_t total = 0;
     int r = commit->only_looks ? 0 : bpk_judge_parse_all(edits);
+    commit->committed.is_last = commit->mode == BPK_COMMIT_LAST;
     commit->base = bpk_pack_ref(edits->base);
     if (r == 0)
         r = bpk_judge_touched(edits, &touched, &count);

@@ -101,11 +101,17 @@ static void drop_named(struct bpk_edits *edits, struct bpk_entry *entry) {
         bpk_state_drop_file(edits, file);
 }
 
+/* Whether somebody may go on writing at the text as it is. */
+static bool is_held(const struct bpk_committed *committed, const struct bpk_file *file) {
+    return file->write_opens > 0 && !committed->is_last;
+}
+
 /* The file says what the base says: only its number is its own. */
-static void clean_file(struct bpk_edits *edits, struct bpk_entry *entry) {
+static void clean_file(struct bpk_edits *edits, const struct bpk_committed *committed,
+                       struct bpk_entry *entry) {
     struct bpk_file *file = entry->file;
     bool is_text = bpk_state_is_text(edits, (enum bpk_folder)entry->key[0], entry->key + 1);
-    if (is_text && (file->unparsed || file->verdict != BPK_TEXT_GOOD || file->write_opens > 0))
+    if (is_text && (file->unparsed || file->verdict != BPK_TEXT_GOOD || is_held(committed, file)))
         return;
     bpk_content_unref(file->content, false);
     file->content = NULL;
@@ -155,12 +161,12 @@ static int settle_entry(struct bpk_edits *edits, const struct bpk_committed *com
         return 0;
     }
     if (in_base) {
-        clean_file(edits, entry);
+        clean_file(edits, committed, entry);
         return 0;
     }
     /* Scratch, backups and pending files stay; a sidecar whose tensor is gone does not. */
     if (bpk_state_is_text(edits, folder, name) && !is_of_pending(edits, folder, name) &&
-        entry->file->write_opens == 0 &&
+        !is_held(committed, entry->file) &&
         (!entry->file->content || entry->file->verdict == BPK_TEXT_GOOD))
         drop_named(edits, entry);
     return 0;

@@ -158,6 +158,7 @@ struct bpk_committed {
     struct bpk_base_id base_id;     /* of the new pack */
     uint64_t frozen_at;             /* the clock when it was frozen: later changes are not in it */
     unsigned leaves_maps_out;       /* which of them */
+    bool is_last;                   /* the mount is gone: handles do not count */
     size_t count;
     struct bpk_committed_content {
         uint64_t id;

@@ -210,6 +210,61 @@ START_TEST(a_removed_map_is_emptied_by_name_only) {
     ck_assert(kit_says(&kit, R, "scalars.json", "{}\n"));
 }
 
+/* ---- handles --------------------------------------------------------------------------------- */
+
+static const struct {
+    enum bpk_folder folder;
+    const char *name, *text, *path;
+} held_texts[] = {
+    {BPK_IN_TENSORS, "b.json", "{\"dtype\": \"F32\", \"shape\": [6]}", "tensors/b"},
+    {BPK_IN_METADATA, "note", "held\n", "metadata/note"},
+    {BPK_IN_METADATA, "new", "held\n", "metadata/new"},
+    {BPK_IN_ROOT, "metadata.json", "{\"note\": \"held\"}", "metadata.json"},
+    {BPK_IN_ROOT, "scalars.json", "{}", "scalars.json"},
+};
+
+/* A text with a handle open goes into the pack and stays as written, for who writes on; when the
+ * mount is gone nobody does, and it is no edit any more. */
+START_TEST(a_held_text_is_an_edit_until_the_mount_is_gone) {
+    struct bpk_commit_result result;
+    const char *name = held_texts[_i].name;
+    enum bpk_folder folder = held_texts[_i].folder;
+    kit_put(&kit, folder, name, held_texts[_i].text);
+    struct bpk_place place = kit_place(&kit, folder, name);
+    bpk_edits_opened(kit.edits, &place, true);
+    ck_assert_int_eq(commit(BPK_COMMIT_VALID_AT_UNMOUNT, &result), 0);
+    ck_assert(result.wrote);
+    ck_assert(kit_says(&kit, folder, name, held_texts[_i].text));
+    ck_assert_ptr_nonnull(kit_problem(&kit, held_texts[_i].path, NULL));
+    ck_assert_int_eq(commit(BPK_COMMIT_LAST, &result), 0);
+    ck_assert_uint_eq(result.left_out, 0);
+    ck_assert_ptr_null(kit_problem(&kit, held_texts[_i].path, NULL));
+    ck_assert(!kit_has_edits_folder(&kit));
+    bpk_edits_released(kit.edits, place.number, true);
+}
+
+/* One that is not whole is left out at the end too, and so is what is written after it. */
+START_TEST(a_held_text_that_is_not_whole_stays) {
+    struct bpk_commit_result result;
+    ck_assert_int_eq(put(T, "b.json", "{\"dtype\": \"F32\""), 0);
+    struct bpk_place b = kit_place(&kit, T, "b.json");
+    struct bpk_place note = kit_place(&kit, M, "note");
+    kit_put(&kit, M, "note", "first\n");
+    bpk_edits_opened(kit.edits, &b, true);
+    bpk_edits_opened(kit.edits, &note, true);
+    ck_assert_int_eq(commit(BPK_COMMIT_LAST, &result), 0);
+    ck_assert_uint_eq(result.left_out, 1);
+    ck_assert_str_ne(kit_problem(&kit, "tensors/b", NULL), "");
+    ck_assert_int_eq(bpk_edits_write(kit.edits, &note, 0, "later\n", 6), 0);
+    ck_assert_ptr_nonnull(kit_problem(&kit, "metadata/note", NULL));
+    bpk_edits_released(kit.edits, b.number, true);
+    bpk_edits_released(kit.edits, note.number, true);
+    kit_reopen(&kit);
+    ck_assert(kit_says(&kit, T, "b.json", "{\"dtype\": \"F32\""));
+    ck_assert(kit_says(&kit, M, "note", "later\n"));
+    ck_assert(value_is("note", "first"));
+}
+
 /* ---- what is left out ------------------------------------------------------------------------ */
 
 START_TEST(names_joined_by_a_rename_stand_or_fall_together) {
@@ -270,6 +325,9 @@ int main(void) {
     tcase_add_loop_test(tc, one_newline_is_the_files, 0, ROWS(values));
     tcase_add_test(tc, keys_are_renamed_with_their_values);
     tcase_add_test(tc, a_removed_map_is_emptied_by_name_only);
+    tc = editbase_case(suite, "handles");
+    tcase_add_loop_test(tc, a_held_text_is_an_edit_until_the_mount_is_gone, 0, ROWS(held_texts));
+    tcase_add_test(tc, a_held_text_that_is_not_whole_stays);
     tc = editbase_case(suite, "left_out");
     tcase_add_test(tc, names_joined_by_a_rename_stand_or_fall_together);
     tcase_add_test(tc, half_of_the_tensors_do_not_go_unasked);
