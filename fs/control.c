@@ -31,12 +31,37 @@ void bpk_control_outcome(struct bpk_mount *mount, struct bpk_outbuf *out) {
     pthread_mutex_unlock(&mount->status_lock);
 }
 
+void bpk_control_each_put_back(unsigned maps, bpk_put_back_fn *take, void *context) {
+    static const char sentence[] = "was removed, which only 'bpk commit' takes: it was put back";
+    if (maps & BPK_MAP_METADATA)
+        take(context, "metadata.json", sentence);
+    if (maps & BPK_MAP_SCALARS)
+        take(context, "scalars.json", sentence);
+}
+
+static void log_put_back(void *context, const char *file, const char *sentence) {
+    (void)context;
+    bpk_log("%s: %s", file, sentence);
+}
+
+/* What the user removed is there again: said, and in the status until a commit by name. */
+static void note_put_back(struct bpk_mount *mount, enum bpk_commit_mode mode,
+                          const struct bpk_commit_result *result) {
+    bool by_name = mode == BPK_COMMIT_ALL || mode == BPK_COMMIT_VALID;
+    pthread_mutex_lock(&mount->status_lock);
+    mount->maps_put_back = (by_name ? 0 : mount->maps_put_back) | result->maps_put_back;
+    pthread_mutex_unlock(&mount->status_lock);
+    bpk_control_each_put_back(result->maps_put_back, log_put_back, NULL);
+}
+
 /* With nobody to wait for it, each new reason of a failure is said. */
 static int commit(struct bpk_mount *mount, enum bpk_commit_mode mode, bool nobody_waits) {
     struct bpk_commit_result result;
     struct bpk_diag diag = {.sentence = ""};
     int r = bpk_edits_commit(mount->edits, mode, &result, &diag);
     bool is_new = note_error(mount, r, &diag, true);
+    if (r == 0)
+        note_put_back(mount, mode, &result);
     if (r < 0 && is_new && nobody_waits)
         bpk_log("the edits could not be committed: %s", diag.sentence);
     return r;
@@ -69,6 +94,7 @@ static void discard(fuse_req_t req, size_t size) {
     struct bpk_mount *mount = bpk_mount_of(req);
     struct bpk_diag diag = {.sentence = ""};
     note_error(mount, 0, &diag, false);
+    note_put_back(mount, BPK_COMMIT_ALL, &(struct bpk_commit_result){0});
     struct bpk_forgetting *forgetting = bpk_forgetting_new(mount);
     int r = forgetting ? bpk_edits_discard(mount->edits, bpk_forgetting_add, forgetting) : -ENOMEM;
     bpk_forgetting_finish(forgetting, req, size, r);
@@ -144,6 +170,8 @@ static int finish(struct bpk_mount *mount) {
         bpk_log("the edits are not in the pack: %s; they are kept beside it, and the next mount "
                 "has them again",
                 diag.sentence);
+    else
+        note_put_back(mount, BPK_COMMIT_LAST, &result);
     (void)bpk_edits_drop_scratch(mount->edits);
     bpk_edits_list(mount->edits, count_remains, &remains);
     if (r == 0 && remains.edits == 0 && remains.kept == 0) {

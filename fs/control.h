@@ -13,6 +13,10 @@ void bpk_control_write(fuse_req_t req, const char *text, size_t size);
  */
 void bpk_control_outcome(struct bpk_mount *mount, struct bpk_outbuf *out);
 
+/* The files of these maps (BPK_MAP_*), and why they are there though the user removed them. */
+typedef void bpk_put_back_fn(void *context, const char *file, const char *sentence);
+void bpk_control_each_put_back(unsigned maps, bpk_put_back_fn *take, void *context);
+
 /* Commits what is valid, if nothing is open for writing, as the timer does. */
 void bpk_control_commit_idle(struct bpk_mount *mount);
 

@@ -1,5 +1,7 @@
 #include "status.h"
 
+#include "control.h"
+
 #include "pack/text.h"
 #include "view/json.h"
 
@@ -85,6 +87,10 @@ static void add_edit_problem(void *context, enum bpk_edit_kind kind, const char 
     bpk_out_str(list->out, "}");
 }
 
+static void add_put_back(void *context, const char *file, const char *sentence) {
+    add_edit_problem(context, BPK_EDIT, file, sentence);
+}
+
 static void out_time(struct bpk_outbuf *out, time_t when) {
     char text[40];
     struct tm parts;
@@ -160,6 +166,7 @@ static int compose(struct bpk_mount *mount, struct bpk_outbuf *out) {
         bpk_edits_list(mount->edits, add_edit_problem, &list);
     if (list.empty && mount->commit_failed)
         add_problem(&list, BPK_NO_TENSOR, mount->last_error);
+    bpk_control_each_put_back(mount->maps_put_back, add_put_back, &list);
     if (bpk_pack_is_changed(base))
         add_problem(&list, BPK_NO_TENSOR,
                     "was changed by somebody else while it is mounted: tensors that were not "

@@ -4,6 +4,7 @@
 
 #include "edit/store.h"
 #include "pack/fusermount.h"
+#include "pack/text.h"
 #include "pack/util.h"
 
 #include <dirent.h>
@@ -105,6 +106,23 @@ static int unmount(const char *mountpoint, const struct bpk_status *status) {
     return BPK_EXIT_OK;
 }
 
+/* What was removed from the mount and is in the pack all the same. */
+static void print_put_back(const char *mountpoint) {
+    struct bpk_status status;
+    char shown[600];
+    if (bpk_live_status(mountpoint, &status, NULL) < 0)
+        return;
+    for (size_t i = 0; i < status.problem_count; i++) {
+        const struct bpk_status_problem *problem = &status.problems[i];
+        if (strcmp(problem->file, "metadata.json") == 0 ||
+            strcmp(problem->file, "scalars.json") == 0)
+            bpk_cli_error(
+                mountpoint, "%s: %s", problem->file,
+                bpk_text_escape(problem->reason, strlen(problem->reason), shown, sizeof(shown)));
+    }
+    bpk_status_clear(&status);
+}
+
 static int run(int argc, char **argv) {
     static const struct option options[] = {{"valid", no_argument, NULL, 'v'}, {0}};
     bool valid = false;
@@ -121,8 +139,11 @@ static int run(int argc, char **argv) {
     if (bpk_live_status(mountpoint, &status, NULL) < 0)
         return BPK_EXIT_FAILED;
     int exit_status = BPK_EXIT_FAILED;
-    if (status.read_only ||
-        bpk_live_command(mountpoint, valid ? "commit --unmount --valid" : "commit --unmount") == 0)
+    const char *command = valid ? "commit --unmount --valid" : "commit --unmount";
+    bool committed = !status.read_only && bpk_live_command(mountpoint, command) == 0;
+    if (committed)
+        print_put_back(mountpoint);
+    if (committed || status.read_only)
         exit_status = unmount(mountpoint, &status);
     else
         bpk_cli_error(mountpoint, "still mounted; 'bpk status' shows what is in the way");

@@ -310,6 +310,8 @@ int bpk_edits_commit(struct bpk_edits *edits, enum bpk_commit_mode mode,
     ret_result->left_out = commit.committed.left_out_count +
                            (commit.committed.leaves_maps_out != 0) + commit.arrays_left_out;
     ret_result->kept = commit.kept;
+    if (r == 0)
+        ret_result->maps_put_back = commit.maps_put_back & ~commit.committed.leaves_maps_out;
     bpk_plan_clear(&plan);
     thaw(&commit);
     return r;

@@ -281,6 +281,9 @@ void bpk_edits_each_name(struct bpk_edits *edits, enum bpk_folder folder, bpk_na
 
 static const char put_back_sentence[] = "was moved aside and not written again: it is put back";
 
+static const char removed_sentence[] =
+    "was removed: 'bpk commit' empties it, any other commit puts it back";
+
 static bool is_aside(struct bpk_edits *edits, const struct bpk_entry *entry) {
     enum bpk_folder folder = (enum bpk_folder)entry->key[0];
     return !entry->file && bpk_judge_aside(edits, folder, entry->key + 1);
@@ -303,6 +306,7 @@ static void list_texts(struct bpk_edits *edits, bpk_edit_fn *report, void *conte
             report(context, BPK_EDIT, path,
                    bpk_judge_text(edits, folder, name, reason, sizeof(reason)) ? reason
                    : is_aside(edits, entry)                                    ? put_back_sentence
+                   : folder == BPK_IN_ROOT && !entry->file                     ? removed_sentence
                                                                                : NULL);
         else if (entry->file)
             report(context,

@@ -151,10 +151,14 @@ enum bpk_commit_mode {
     BPK_COMMIT_LAST,
 };
 
+/* The maps of a pack; each goes into a commit whole or not at all. */
+enum bpk_map { BPK_MAP_METADATA = 1, BPK_MAP_SCALARS = 2 };
+
 struct bpk_commit_result {
-    bool wrote;      /* there was something to write */
-    size_t left_out; /* edits that were not valid and stay */
-    size_t kept;     /* pending and backup files that stay */
+    bool wrote;             /* there was something to write */
+    size_t left_out;        /* edits that were not valid and stay */
+    size_t kept;            /* pending and backup files that stay */
+    unsigned maps_put_back; /* whose file was removed, and not by a commit by name */
 };
 int bpk_edits_commit(struct bpk_edits *edits, enum bpk_commit_mode mode,
                      struct bpk_commit_result *ret_result, struct bpk_diag *diag);

@@ -231,9 +231,12 @@ static int find_invalid(struct bpk_commit *commit, char *const *touched, size_t 
 
 /* Removing the whole file empties its map, but not by the way: only a commit by name takes it. */
 static void judge_removed_map(struct bpk_commit *commit, const char *name) {
-    if (!was_asked_for(commit) || bpk_judge_aside(commit->edits, BPK_IN_ROOT, name))
+    bool is_metadata = strcmp(name, "metadata.json") == 0;
+    if (bpk_judge_aside(commit->edits, BPK_IN_ROOT, name))
         return;
-    if (strcmp(name, "metadata.json") == 0)
+    if (!was_asked_for(commit))
+        commit->maps_put_back |= is_metadata ? BPK_MAP_METADATA : BPK_MAP_SCALARS;
+    else if (is_metadata)
         commit->empties_metadata = true;
     else
         commit->empties_scalars = true;

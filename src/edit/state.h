@@ -148,9 +148,6 @@ struct bpk_edits {
     _Atomic uint64_t to_write;
 };
 
-/* The maps of a pack; each goes into a commit whole or not at all. */
-enum bpk_map { BPK_MAP_METADATA = 1, BPK_MAP_SCALARS = 2 };
-
 /* What a commit took in: written down before the new pack takes the old one's place. */
 struct bpk_committed {
     bool happened;                  /* by the journal: the pack at hand is what it made */

@@ -9,7 +9,7 @@ import pytest
 
 import bpkedit as edit
 from bpkwrite import build
-from conftest import code_of, need_tool
+from conftest import code_of, need_tool, run_bpk, wait_until
 
 TEXTS = ["metadata.json", "scalars.json", "tensors/fc.weight.json"]
 BAD = b'{\n  "producer": oops\n}\n'
@@ -378,13 +378,44 @@ def test_scalars_that_are_refused(pack, text):
 
 @pytest.mark.parametrize("path", ["metadata.json", "scalars.json"])
 def test_rm_and_unmount_puts_it_back(pack, path):
+    """The end is a good one, and says what it did not do."""
     want = edit.book(pack)
     before = pack.stat()
-    with edit.edited(pack, log=[]) as mount:
+    with edit.edited(pack, log=[f"{path}: was removed, .* it was put back$"]) as mount:
         (mount / path).unlink()
         assert path not in os.listdir(mount.path)
+        assert "'bpk commit' empties it" in edit.problems(mount)[path]
     edit.check_pack(pack, want)
     assert pack.stat().st_ino == before.st_ino
+
+
+@pytest.mark.parametrize("path", ["metadata.json", "scalars.json"])
+def test_rm_and_bpk_umount_says_that_it_is_put_back(pack, path):
+    want = edit.book(pack)
+    with edit.edited(pack) as mount:
+        (mount / path).unlink()
+        held = open(mount / "index.tsv", "rb")
+        result = run_bpk("umount", mount.path)
+        assert result.status == 1 and f"{path}: was removed" in result.err, result
+        held.close()
+        assert json.loads((mount / path).read_text())
+        assert "it was put back" in edit.problems(mount)[path]
+        (mount / path).unlink()
+        result = run_bpk("umount", mount.path)
+        assert result.status == 0 and f"{path}: was removed" in result.err, result
+    edit.check_pack(pack, want)
+
+
+@pytest.mark.parametrize("path", ["metadata.json", "scalars.json"])
+def test_rm_and_the_timer_says_that_it_is_put_back(pack, path):
+    """In the status, too, until a commit by name."""
+    with edit.edited(pack, "commit=1", log=[f"{path}: was removed"]) as mount:
+        (mount / path).unlink()
+        wait_until(lambda: "was put back" in edit.problems(mount).get(path, ""), "put back by the timer")
+        assert json.loads((mount / path).read_text())
+        assert edit.status(mount)["edits"] == []
+        edit.commit(mount)
+        assert edit.problems(mount) == {}
 
 
 @pytest.mark.parametrize("path", ["metadata.json", "scalars.json"])

@@ -200,11 +200,13 @@ START_TEST(a_removed_map_is_emptied_by_name_only) {
     ck_assert_int_eq(kit_unlink(&kit, R, "scalars.json"), 0);
     kit_write(&kit, "a", 0, "x");
     ck_assert_int_eq(commit(BPK_COMMIT_VALID_AT_UNMOUNT, &result), 0);
+    ck_assert_uint_eq(result.maps_put_back, BPK_MAP_METADATA | BPK_MAP_SCALARS);
     ck_assert(value_is("note", "x"));
     ck_assert(kit_exists(&kit, R, "metadata.json"));
     ck_assert_int_eq(kit_unlink(&kit, R, "metadata.json"), 0);
     ck_assert_int_eq(kit_unlink(&kit, R, "scalars.json"), 0);
-    kit_commit_all(&kit);
+    ck_assert_int_eq(commit(BPK_COMMIT_ALL, &result), 0);
+    ck_assert_uint_eq(result.maps_put_back, 0);
     ck_assert(value_is("note", NULL));
     ck_assert(kit_says(&kit, R, "metadata.json", "{}\n"));
     ck_assert(kit_says(&kit, R, "scalars.json", "{}\n"));
