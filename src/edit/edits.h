@@ -151,7 +151,8 @@ enum bpk_commit_mode {
     BPK_COMMIT_LAST,
 };
 
-/* The maps of a pack; each goes into a commit whole or not at all. */
+/* The maps of a pack. Where the file of the whole map is not valid, all of it is left out of a
+ * commit, and where that of one key is not, that key. */
 enum bpk_map { BPK_MAP_METADATA = 1, BPK_MAP_SCALARS = 2 };
 
 struct bpk_commit_result {

@@ -7,6 +7,7 @@
 #include "pack/util.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 static bool takes_all(const struct bpk_commit *commit) {
@@ -223,9 +224,6 @@ static int find_invalid(struct bpk_commit *commit, char *const *touched, size_t 
     }
     if (r == 0)
         r = leave_out_joined(commit, touched, count);
-    if (commit->committed.left_out_count > 0)
-        qsort(commit->committed.left_out, commit->committed.left_out_count, sizeof(char *),
-              bpk_judge_compare_names);
     return r;
 }
 
@@ -240,6 +238,18 @@ static void judge_removed_map(struct bpk_commit *commit, const char *name) {
         commit->empties_metadata = true;
     else
         commit->empties_scalars = true;
+}
+
+/* A text that is not good: of a whole map, or of one key. */
+static int leave_out_text(struct bpk_commit *commit, enum bpk_folder folder, const char *name) {
+    char path[sizeof("metadata/") + BPK_FILE_NAME_BUF];
+    if (folder == BPK_IN_METADATA) {
+        (void)snprintf(path, sizeof(path), "metadata/%s", name);
+        return leave_out(commit, path);
+    }
+    commit->committed.leaves_maps_out |=
+        strcmp(name, "scalars.json") == 0 ? BPK_MAP_SCALARS : BPK_MAP_METADATA;
+    return 0;
 }
 
 static int invalid_edit(struct bpk_diag *diag, enum bpk_folder folder, const char *name,
@@ -259,12 +269,13 @@ static bool is_empty_array(const struct bpk_edits *edits, const struct bpk_entry
 static int judge_rest(struct bpk_commit *commit, struct bpk_diag *diag) {
     struct bpk_edits *edits = commit->edits;
     char reason[400];
+    int r = 0;
     struct bpk_entry *entry;
     struct bpk_entry *next;
     HASH_ITER(hh, edits->entries, entry, next) {
         enum bpk_folder folder = (enum bpk_folder)entry->key[0];
         const char *name = entry->key + 1;
-        if (folder == BPK_IN_TENSORS || entry->clean)
+        if (r < 0 || folder == BPK_IN_TENSORS || entry->clean)
             continue;
         if (bpk_judge_array(edits, entry, reason, sizeof(reason))) {
             if (takes_all(commit))
@@ -283,11 +294,12 @@ static int judge_rest(struct bpk_commit *commit, struct bpk_diag *diag) {
             continue;
         if (takes_all(commit))
             return invalid_edit(diag, folder, name, reason);
-        commit->committed.leaves_maps_out |=
-            folder == BPK_IN_ROOT && strcmp(name, "scalars.json") == 0 ? BPK_MAP_SCALARS
-                                                                       : BPK_MAP_METADATA;
+        r = leave_out_text(commit, folder, name);
     }
-    return 0;
+    if (commit->committed.left_out_count > 0)
+        qsort(commit->committed.left_out, commit->committed.left_out_count, sizeof(char *),
+              bpk_judge_compare_names);
+    return r;
 }
 
 /* ---- the plan -------------------------------------------------------------------------------- */
@@ -320,18 +332,23 @@ static int gather_tensors(struct bpk_commit *commit, char *const *touched, size_
     return r;
 }
 
-/* metadata.json does not show keys with a NUL, so that it cannot remove them either. */
+/* metadata.json does not show keys with a NUL, so that it cannot remove them either. Nor does it
+ * remove what is left out. */
 static void keep_hidden_keys(struct bpk_commit *commit) {
     size_t kept = 0;
-    for (size_t i = 0; i < commit->metadata_count; i++)
-        if (memchr(commit->metadata[i].key.bytes, '\0', commit->metadata[i].key.len))
+    for (size_t i = 0; i < commit->metadata_count; i++) {
+        struct bpk_str key = commit->metadata[i].key;
+        if (memchr(key.bytes, '\0', key.len) ||
+            bpk_state_key_left_out(commit->edits, &commit->committed, key))
             commit->metadata[kept++] = commit->metadata[i];
+    }
     commit->metadata_count = kept;
 }
 
 /* The strings of the overrides may change while the pack is written: they are copied. */
 static int gather_metadata(struct bpk_commit *commit) {
-    int r = bpk_state_effective_metadata(commit->edits, &commit->metadata, &commit->metadata_count);
+    int r = bpk_state_effective_metadata(commit->edits, &commit->committed, &commit->metadata,
+                                         &commit->metadata_count);
     if (r < 0)
         return r;
     if (commit->empties_metadata)
@@ -471,14 +488,26 @@ static int make_plan(struct bpk_commit *commit, struct bpk_plan *ret_plan) {
     return 0;
 }
 
+static bool changes_metadata(const struct bpk_commit *commit) {
+    const struct bpk_override *override;
+    const struct bpk_override *next;
+    if (commit->edits->map_replaced || commit->empties_metadata)
+        return true;
+    HASH_ITER(hh, commit->edits->overrides, override, next) {
+        struct bpk_str key = {override->key, override->key_len};
+        if (!bpk_state_key_left_out(commit->edits, &commit->committed, key))
+            return true;
+    }
+    return false;
+}
+
 /* Whether the new pack would be another than the base: scratch, backups and pending files alone are
  * no reason to write. */
 static bool changes_pack(const struct bpk_commit *commit) {
     const struct bpk_edits *edits = commit->edits;
     unsigned left_out = commit->committed.leaves_maps_out;
-    bool metadata = edits->overrides || edits->map_replaced || commit->empties_metadata;
     bool scalars = edits->has_scalars || commit->empties_scalars;
-    if ((metadata && !(left_out & BPK_MAP_METADATA)) ||
+    if ((!(left_out & BPK_MAP_METADATA) && changes_metadata(commit)) ||
         (scalars && !(left_out & BPK_MAP_SCALARS)) ||
         commit->count != commit->base->meta.tensor_count)
         return true;

@@ -25,6 +25,13 @@ static bool has_value(struct bpk_edits *edits, struct bpk_str key) {
            bpk_pack_find_metadata(edits->base, key, &index) == 0;
 }
 
+bool bpk_state_key_left_out(struct bpk_edits *edits, const struct bpk_committed *committed,
+                            struct bpk_str key) {
+    char path[sizeof("metadata/") + BPK_FILE_NAME_BUF] = "metadata/";
+    return committed && committed->left_out_count > 0 && file_of(edits, key, path + strlen(path)) &&
+           bpk_committed_left_out(committed, path);
+}
+
 static int hide(struct bpk_edits *edits, const char *name) {
     struct bpk_entry *entry = bpk_state_entry(edits, BPK_IN_METADATA, name);
     if (entry && !entry->file)
@@ -80,7 +87,7 @@ int bpk_state_show_keys(struct bpk_edits *edits, const struct bpk_plan_entry *be
     struct bpk_plan_entry *now = NULL;
     size_t now_count = 0;
     if (r == 0)
-        r = bpk_state_effective_metadata(edits, &now, &now_count);
+        r = bpk_state_effective_metadata(edits, NULL, &now, &now_count);
     for (size_t i = 0; i < now_count && r == 0; i++)
         if (file_of(edits, now[i].key, name))
             r = show(edits, name);

@@ -51,9 +51,9 @@ int bpk_state_set_base(struct bpk_edits *edits, struct bpk_pack *pack) {
     return 0;
 }
 
-static bool is_left_out(const struct bpk_committed *committed, const char *stem) {
+bool bpk_committed_left_out(const struct bpk_committed *committed, const char *name) {
     return committed->left_out_count > 0 &&
-           bsearch(&stem, committed->left_out, committed->left_out_count, sizeof(char *),
+           bsearch(&name, committed->left_out, committed->left_out_count, sizeof(char *),
                    bpk_judge_compare_names) != NULL;
 }
 
@@ -69,20 +69,28 @@ static bool was_taken(struct bpk_edits *edits, const struct bpk_committed *commi
                       const struct bpk_entry *entry) {
     const char *name = entry->key + 1;
     char stem[BPK_FILE_NAME_BUF];
+    char path[sizeof("metadata/") + BPK_FILE_NAME_BUF];
     struct bpk_str part = {name, strlen(name)};
     if (entry->changed > committed->frozen_at)
         return false;
     if (entry->file && entry->file->changed > committed->frozen_at)
         return false;
-    if (entry->key[0] != BPK_IN_TENSORS)
-        return !(committed->leaves_maps_out & map_of((enum bpk_folder)entry->key[0], name));
+    if (entry->key[0] != BPK_IN_TENSORS &&
+        (committed->leaves_maps_out & map_of((enum bpk_folder)entry->key[0], name)))
+        return false;
+    if (entry->key[0] == BPK_IN_METADATA) {
+        (void)snprintf(path, sizeof(path), "metadata/%s", name);
+        return !bpk_committed_left_out(committed, path);
+    }
+    if (entry->key[0] == BPK_IN_ROOT)
+        return true;
     if (bpk_state_is_text(edits, BPK_IN_TENSORS, name))
         (void)bpk_rules_sidecar_stem(name, &part);
     if (part.len >= sizeof(stem))
         return false;
     memcpy(stem, part.bytes, part.len);
     stem[part.len] = '\0';
-    return !is_left_out(committed, stem);
+    return !bpk_committed_left_out(committed, stem);
 }
 
 static void free_entry(struct bpk_edits *edits, struct bpk_entry *entry) {
@@ -184,7 +192,7 @@ static void settle_stems(struct bpk_edits *edits, const struct bpk_committed *co
     struct bpk_stem *stem;
     struct bpk_stem *next;
     HASH_ITER(hh, edits->stems, stem, next) {
-        bool stays = is_left_out(committed, stem->name) ||
+        bool stays = bpk_committed_left_out(committed, stem->name) ||
                      (is_misspelled(edits, stem->name) &&
                       bpk_state_exists(edits, BPK_IN_TENSORS, stem->name));
         if (stem->changed > committed->frozen_at || stays)
@@ -201,6 +209,9 @@ static void settle_maps(struct bpk_edits *edits, const struct bpk_committed *com
         struct bpk_override *override;
         struct bpk_override *next;
         HASH_ITER(hh, edits->overrides, override, next) {
+            struct bpk_str key = {override->key, override->key_len};
+            if (bpk_state_key_left_out(edits, committed, key))
+                continue;
             HASH_DEL(edits->overrides, override);
             free(override->value);
             free(override);

@@ -154,7 +154,7 @@ struct bpk_committed {
     struct bpk_base_id replaced_id; /* of the journal's base */
     struct bpk_base_id base_id;     /* of the new pack */
     uint64_t frozen_at;             /* the clock when it was frozen: later changes are not in it */
-    unsigned leaves_maps_out;       /* which of them */
+    unsigned leaves_maps_out;       /* BPK_MAP_*, as a whole */
     bool is_last;                   /* the mount is gone: handles do not count */
     size_t count;
     struct bpk_committed_content {
@@ -164,9 +164,11 @@ struct bpk_committed {
         char *owned;                 /* `name`, if it is ours to free */
     } * contents;
     size_t left_out_count;
-    char **left_out; /* file names of tensors whose edits were not valid */
+    /* what was not valid: file names of tensors, and "metadata/KEY"; sorted */
+    char **left_out;
 };
 void bpk_committed_clear(struct bpk_committed *committed);
+bool bpk_committed_left_out(const struct bpk_committed *committed, const char *name);
 
 /* ---- files.c (locked) ---- */
 bool bpk_state_is_clean(struct bpk_edits *edits, const struct bpk_file *file);
@@ -230,11 +232,14 @@ int bpk_state_parse(struct bpk_edits *edits, struct bpk_file *file, enum bpk_fol
                     const char *name, bool ends_here);
 void bpk_state_reset_text(struct bpk_edits *edits, enum bpk_folder folder, const char *name);
 int bpk_state_override(struct bpk_edits *edits, struct bpk_str key, const struct bpk_str *value);
-int bpk_state_effective_metadata(struct bpk_edits *edits, struct bpk_plan_entry **ret_entries,
-                                 size_t *ret_count);
+/* What `committed` (may be NULL) left out is as the base has it. */
+int bpk_state_effective_metadata(struct bpk_edits *edits, const struct bpk_committed *committed,
+                                 struct bpk_plan_entry **ret_entries, size_t *ret_count);
 
 /* ---- keys.c (locked) ---- */
 int bpk_state_show_keys(struct bpk_edits *edits, const struct bpk_plan_entry *before, size_t count);
+bool bpk_state_key_left_out(struct bpk_edits *edits, const struct bpk_committed *committed,
+                            struct bpk_str key);
 /* Keys of the base that are not in the map have no file. */
 int bpk_state_hide_keys(struct bpk_edits *edits);
 

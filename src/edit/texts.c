@@ -78,8 +78,8 @@ static int compare_entries(const void *a, const void *b) {
 }
 
 /* The map as it is now, sorted by key. The strings are the base's and the overrides' own. */
-int bpk_state_effective_metadata(struct bpk_edits *edits, struct bpk_plan_entry **ret_entries,
-                                 size_t *ret_count) {
+int bpk_state_effective_metadata(struct bpk_edits *edits, const struct bpk_committed *committed,
+                                 struct bpk_plan_entry **ret_entries, size_t *ret_count) {
     struct bpk_pack_info info;
     bpk_pack_get_info(edits->base, &info);
     size_t room = info.metadata_entries + HASH_COUNT(edits->overrides) + 1;
@@ -93,13 +93,15 @@ int bpk_state_effective_metadata(struct bpk_edits *edits, struct bpk_plan_entry 
         struct bpk_plan_entry *entry = &entries[count];
         bpk_pack_metadata(edits->base, i, &entry->key, &entry->value);
         HASH_FIND(hh, edits->overrides, entry->key.bytes, entry->key.len, override);
-        if (!override && (!edits->map_replaced || has_nul(entry->key)))
+        if ((!override && (!edits->map_replaced || has_nul(entry->key))) ||
+            bpk_state_key_left_out(edits, committed, entry->key))
             count++;
     }
     HASH_ITER(hh, edits->overrides, override, next) {
-        if (override->value)
+        struct bpk_str key = {override->key, override->key_len};
+        if (override->value && !bpk_state_key_left_out(edits, committed, key))
             entries[count++] = (struct bpk_plan_entry){
-                .key = {override->key, override->key_len},
+                .key = key,
                 .value = {override->value, override->value_len},
             };
     }
@@ -112,7 +114,7 @@ int bpk_state_effective_metadata(struct bpk_edits *edits, struct bpk_plan_entry 
 static int compose_metadata(struct bpk_edits *edits, struct bpk_outbuf *out) {
     struct bpk_plan_entry *entries;
     size_t count;
-    int r = bpk_state_effective_metadata(edits, &entries, &count);
+    int r = bpk_state_effective_metadata(edits, NULL, &entries, &count);
     if (r < 0)
         return r;
     struct bpk_map_writer writer = bpk_map_begin(out, 0);
@@ -348,7 +350,7 @@ static int take_metadata(struct bpk_edits *edits, struct bpk_str text,
         return 0;
     struct bpk_plan_entry *before = NULL;
     size_t count = 0;
-    int r = bpk_state_effective_metadata(edits, &before, &count);
+    int r = bpk_state_effective_metadata(edits, NULL, &before, &count);
     edits->map_replaced = true;
     struct bpk_override *override;
     struct bpk_override *next;

@@ -1,13 +1,14 @@
 """The end of a mount: what goes into the pack, what stays beside it, and that each is said once."""
 
 import contextlib
+import json
 import os
 import signal
 
 import pytest
 
 import bpkedit as edit
-from conftest import check_lines
+from conftest import check_lines, code_of
 
 
 @pytest.fixture
@@ -51,4 +52,43 @@ def test_signal_while_a_file_is_open(pack, path, text):
         want.metadata["k"] = "held"
     else:
         want.metadata = {"k": "held"}
+    edit.check_pack(pack, want)
+
+
+def test_one_bad_key_is_left_out_alone(pack):
+    """Its bytes stay beside the pack, and the others go in."""
+    want = edit.book(pack)
+    with edit.edited(pack, status=3, log=["not committed: metadata/k: the value is not UTF-8$"]) as mount:
+        assert code_of((mount / "metadata/k").write_bytes, b"\xff\xfe\n") == "EBADMSG"
+        (mount / "metadata/new").write_text("good\n")
+        (mount / "metadata/lines").unlink()
+        (mount / "scalars.json").write_text("{}")
+    want.metadata = {"producer": "pytest", "k": "v", "new": "good"}
+    want.scalars = {}
+    edit.check_pack(pack, want)
+    with edit.edited(pack, log=["edits of an earlier mount are back"]) as mount:
+        assert (mount / "metadata/k").read_bytes() == b"\xff\xfe\n"
+        assert edit.status(mount)["edits"] == ["metadata/k"]
+        assert json.loads((mount / "metadata.json").read_text()) == want.metadata
+        (mount / "metadata/k").write_text("mended\n")
+    want.metadata["k"] = "mended"
+    edit.check_pack(pack, want)
+
+
+def test_a_bad_map_is_left_out_whole(pack):
+    """Its keys with it: what they are meant to be with the map, nobody knows."""
+    want = edit.book(pack)
+    lines = ["not committed: metadata/new$", "not committed: metadata.json: .*line 1"]
+    with edit.edited(pack, status=3) as mount:
+        (mount / "metadata/new").write_text("good\n")
+        assert code_of((mount / "metadata.json").write_text, '{"k": oops}') == "EBADMSG"
+        mount.unmount()
+        mount.wait()
+        said = mount.read_log()
+    check_lines("\n".join(sorted(said.splitlines(), key=lambda line: "metadata.json" in line)), lines)
+    edit.check_pack(pack, want)
+    with edit.edited(pack, log=["edits of an earlier mount are back"]) as mount:
+        assert (mount / "metadata/new").read_text() == "good\n"
+        (mount / "metadata.json").write_text(json.dumps({**want.metadata, "new": "good"}))
+    want.metadata["new"] = "good"
     edit.check_pack(pack, want)

@@ -411,7 +411,8 @@ def test_rm_and_the_timer_says_that_it_is_put_back(pack, path):
     """In the status, too, until a commit by name."""
     with edit.edited(pack, "commit=1", log=[f"{path}: was removed"]) as mount:
         (mount / path).unlink()
-        wait_until(lambda: "was put back" in edit.problems(mount).get(path, ""), "put back by the timer")
+        wait_until(lambda: path in mount.read_log(), "put back by the timer")
+        assert "was put back" in edit.problems(mount)[path]
         assert json.loads((mount / path).read_text())
         assert edit.status(mount)["edits"] == []
         edit.commit(mount)

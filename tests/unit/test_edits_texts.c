@@ -2,6 +2,9 @@
  * commit leaves out (semantics.md 2, 3.2, 3.3, 3.7, 4). */
 #include "editbase.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 static int put(enum bpk_folder folder, const char *name, const char *text) {
     return kit_try_put(&kit, folder, name, text, strlen(text));
 }
@@ -296,6 +299,102 @@ START_TEST(names_joined_by_a_rename_stand_or_fall_together) {
     ck_assert(!kit_has_edits_folder(&kit));
 }
 
+/* Edits of the map, one of which is no good. */
+static void edit_keys(void) {
+    kit_put(&kit, M, "note", "good at first\n");
+    ck_assert_int_eq(put(M, "note", "\xff\n"), -EBADMSG);
+    ck_assert_int_eq(put(M, "new bad", "\xfe"), -EBADMSG);
+    kit_put(&kit, M, "new", "good\n");
+    ck_assert_int_eq(kit_unlink(&kit, M, "producer"), 0);
+}
+
+static void check_left_out_keys(void) {
+    ck_assert(value_is("note", "x"));
+    ck_assert(value_is("new bad", NULL));
+    ck_assert(value_is("new", "good"));
+    ck_assert(value_is("producer", NULL));
+    ck_assert(kit_says(&kit, M, "note", "\xff\n"));
+    ck_assert(kit_says(&kit, M, "new bad", "\xfe"));
+    ck_assert_str_eq(kit_problem(&kit, "metadata/note", NULL), "the value is not UTF-8");
+    ck_assert_str_eq(kit_problem(&kit, "metadata/new bad", NULL), "the value is not UTF-8");
+    ck_assert_ptr_null(kit_problem(&kit, "metadata/new", NULL));
+    ck_assert(!kit_exists(&kit, M, "producer"));
+    ck_assert(kit_contains(&kit, R, "metadata.json", "good at first")); /* the last good value */
+}
+
+START_TEST(a_key_is_left_out_alone) {
+    struct bpk_commit_result result;
+    edit_keys();
+    ck_assert_int_eq(commit(BPK_COMMIT_ALL, &result), -EBADMSG);
+    ck_assert_int_eq(commit(BPK_COMMIT_LAST, &result), 0);
+    ck_assert(result.wrote);
+    ck_assert_uint_eq(result.left_out, 2);
+    check_left_out_keys();
+    ck_assert_int_eq(commit(BPK_COMMIT_VALID, &result), 0);
+    ck_assert(!result.wrote); /* nothing new */
+    ck_assert_uint_eq(result.left_out, 2);
+    kit_reopen(&kit);
+    check_left_out_keys();
+    kit_put(&kit, M, "note", "mended\n");
+    ck_assert_int_eq(kit_unlink(&kit, M, "new bad"), 0);
+    kit_commit_all(&kit);
+    ck_assert(value_is("note", "mended"));
+    ck_assert(value_is("new", "good"));
+    ck_assert(!kit_has_edits_folder(&kit));
+}
+
+/* Killed before the journal was written anew: it is read back with the record of the commit. */
+START_TEST(a_key_that_was_left_out_survives_a_kill) {
+    struct bpk_commit_result result;
+    char in_the_way[TEMP_PATH + 60];
+    edit_keys();
+    kit_edits_path(&kit, in_the_way);
+    strcat(in_the_way, "/journal.new");
+    ck_assert_int_eq(mkdir(in_the_way, 0700), 0);
+    ck_assert_int_eq(commit(BPK_COMMIT_VALID, &result), 0);
+    ck_assert(result.wrote);
+    kit_close(&kit);
+    ck_assert_int_eq(rmdir(in_the_way), 0);
+    kit_open(&kit);
+    check_left_out_keys();
+}
+
+/* The map was replaced, or removed, and one key is no good: the pack's own stays for that key. */
+START_TEST(a_key_is_left_out_of_a_new_map) {
+    struct bpk_commit_result result;
+    if (_i == 0)
+        kit_put(&kit, R, "metadata.json", "{\"note\": \"of the map\", \"other\": \"1\"}");
+    else
+        ck_assert_int_eq(kit_unlink(&kit, R, "metadata.json"), 0);
+    ck_assert_int_eq(put(M, "note", "\xff\n"), -EBADMSG);
+    ck_assert_int_eq(commit(BPK_COMMIT_VALID, &result), 0);
+    ck_assert_uint_eq(result.left_out, 1);
+    ck_assert(value_is("note", "x"));
+    ck_assert(value_is("other", _i == 0 ? "1" : NULL));
+    ck_assert(value_is("producer", NULL));
+    ck_assert(kit_says(&kit, M, "note", "\xff\n"));
+}
+
+/* Where the file of the whole map is no good, no key goes in. */
+START_TEST(a_map_is_left_out_whole) {
+    struct bpk_commit_result result;
+    kit_put(&kit, M, "note", "good\n");
+    ck_assert_int_eq(put(R, "metadata.json", "{\"a\": 1}"), -EBADMSG);
+    ck_assert_int_eq(put(M, "new bad", "\xfe"), -EBADMSG);
+    kit_put(&kit, R, "scalars.json", "{}");
+    ck_assert_int_eq(commit(BPK_COMMIT_VALID, &result), 0);
+    ck_assert_uint_eq(result.left_out, 2);
+    ck_assert(value_is("note", "x"));
+    ck_assert(kit_says(&kit, M, "note", "good\n"));
+    kit_reopen(&kit);
+    ck_assert(kit_says(&kit, M, "note", "good\n"));
+    kit_put(&kit, R, "metadata.json", "{\"a\": \"1\"}");
+    ck_assert_int_eq(kit_unlink(&kit, M, "new bad"), 0);
+    kit_commit_all(&kit);
+    ck_assert(value_is("a", "1"));
+    ck_assert(value_is("note", NULL));
+}
+
 START_TEST(half_of_the_tensors_do_not_go_unasked) {
     struct bpk_commit_result result;
     ck_assert_int_eq(kit_unlink(&kit, T, "a"), 0);
@@ -332,6 +431,10 @@ int main(void) {
     tcase_add_test(tc, a_held_text_that_is_not_whole_stays);
     tc = editbase_case(suite, "left_out");
     tcase_add_test(tc, names_joined_by_a_rename_stand_or_fall_together);
+    tcase_add_test(tc, a_key_is_left_out_alone);
+    tcase_add_test(tc, a_key_that_was_left_out_survives_a_kill);
+    tcase_add_loop_test(tc, a_key_is_left_out_of_a_new_map, 0, 2);
+    tcase_add_test(tc, a_map_is_left_out_whole);
     tcase_add_test(tc, half_of_the_tensors_do_not_go_unasked);
     return suite_run(suite);
 }
