@@ -87,13 +87,14 @@ struct bpk_desc *bpk_desc_from(struct bpk_descriptor *means, const struct bpk_de
     return desc;
 }
 
-struct bpk_desc *bpk_desc_without_param_id(const struct bpk_desc *desc) {
+struct bpk_desc *bpk_desc_with_param_id(const struct bpk_desc *desc, bool has_param_id,
+                                        uint64_t param_id) {
     struct bpk_descriptor means = desc->means;
     means.dims = NULL;
     if (!copy_dims(bpk_desc_shape(desc), &means))
         return NULL;
-    means.has_param_id = false;
-    means.param_id = 0;
+    means.has_param_id = has_param_id;
+    means.param_id = has_param_id ? param_id : 0;
     struct bpk_desc *copy = bpk_desc_from(&means, desc);
     bpk_descriptor_clear(&means);
     return copy;

@@ -61,18 +61,57 @@ int bpk_state_reveal_sidecar(struct bpk_edits *edits, const char *name) {
     return bpk_state_set_entry(edits, BPK_IN_TENSORS, sidecar, file);
 }
 
-/* Bytes without a descriptor are put at a name: they take what the name has, or remembers. */
-static int adopt_descriptor(struct bpk_edits *edits, const char *name) {
+/* A tensor was moved aside: its param_id waits at its bytes and in the memory of its name. Where
+ * new bytes came to the name, those aside have it no more. */
+static void take_from_bytes(struct bpk_edits *edits, uint64_t param_id) {
+    struct bpk_file *file;
+    struct bpk_file *next;
+    if (edits->aside_count == 0)
+        return;
+    HASH_ITER(by_number, edits->files, file, next) {
+        if (!file->has_param_id || file->param_id != param_id)
+            continue;
+        file->has_param_id = false;
+        bpk_record_file(edits, file);
+    }
+}
+
+/* The other way: the bytes became another tensor, and the name remembers it no more. */
+static void take_from_names(struct bpk_edits *edits, uint64_t param_id) {
+    struct bpk_stem *stem;
+    struct bpk_stem *next;
+    HASH_ITER(hh, edits->stems, stem, next) {
+        if (!stem->remembered || !stem->remembers_param_id ||
+            !stem->remembered->means.has_param_id || stem->remembered->means.param_id != param_id)
+            continue;
+        stem->remembers_param_id = false;
+        bpk_record_stem(edits, stem);
+    }
+}
+
+/* Bytes without a descriptor are put at a name: they take what the name has, or remembers. A
+ * param_id that they had themselves follows them. */
+static int adopt_descriptor(struct bpk_edits *edits, struct bpk_file *file, const char *name) {
     struct bpk_stem *stem = bpk_state_stem(edits, name);
+    if (stem ? stem->now != NULL : bpk_state_base_has(edits, BPK_IN_TENSORS, name))
+        file->has_param_id = false;
     if (!stem || stem->now || !stem->remembered)
         return 0;
     int r = bpk_state_make_stem(edits, name, &stem);
     if (r < 0)
         return r;
-    stem->now = stem->remembers_param_id ? bpk_desc_ref(stem->remembered)
-                                         : bpk_desc_without_param_id(stem->remembered);
-    if (!stem->now)
+    const struct bpk_descriptor *means = &stem->remembered->means;
+    bool by_name = stem->remembers_param_id && means->has_param_id && !file->has_param_id;
+    struct bpk_desc *desc = bpk_desc_with_param_id(stem->remembered, by_name || file->has_param_id,
+                                                   by_name ? means->param_id : file->param_id);
+    if (!desc)
         return -ENOMEM;
+    if (by_name)
+        take_from_bytes(edits, desc->means.param_id);
+    else if (file->has_param_id)
+        take_from_names(edits, desc->means.param_id);
+    file->has_param_id = false;
+    stem->now = desc;
     bpk_record_stem(edits, stem);
     return bpk_state_reveal_sidecar(edits, name);
 }
@@ -149,7 +188,7 @@ static int create(struct bpk_edits *edits, enum bpk_folder folder, const char *n
     bpk_record_file(edits, file);
     int r = bpk_state_set_entry(edits, folder, name, file);
     if (r == 0 && !target && is_bytes(edits, folder, name) && is_real(edits, folder, name))
-        r = adopt_descriptor(edits, name);
+        r = adopt_descriptor(edits, file, name);
     *ret_file = file;
     return r;
 }
@@ -311,7 +350,11 @@ static int carry_descriptor(struct bpk_edits *edits, struct bpk_file *file, cons
     else if (desc)
         r = forget_bytes(edits, from, true);
     else if (to_real)
-        r = adopt_descriptor(edits, name);
+        r = adopt_descriptor(edits, file, name);
+    if (r == 0 && desc) {
+        file->has_param_id = !to_real && desc->means.has_param_id;
+        file->param_id = desc->means.param_id;
+    }
     bpk_desc_unref(desc);
     return r;
 }

@@ -177,6 +177,9 @@ static int settle_entry(struct bpk_edits *edits, const struct bpk_committed *com
         !is_held(committed, entry->file) &&
         (!entry->file->content || entry->file->verdict == BPK_TEXT_GOOD))
         drop_named(edits, entry);
+    else if (!entry->file->moved_from ||
+             !bpk_committed_left_out(committed, entry->file->moved_from))
+        entry->file->has_param_id = false; /* as the name that it was moved from forgets it */
     return 0;
 }
 

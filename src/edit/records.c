@@ -53,6 +53,8 @@ void bpk_record_file(struct bpk_edits *edits, const struct bpk_file *file) {
     put_name(out, file->target);
     put_name(out, file->moved_from);
     put_u64(out, file->moved_from_folder);
+    put_u64(out, file->has_param_id);
+    put_u64(out, file->param_id);
     put_u64(out, file->unparsed);
     put_u64(out, file->verdict);
     put_name(out, file->reason);

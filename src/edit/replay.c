@@ -113,6 +113,8 @@ static void read_file(struct reader *reader) {
     free(file->moved_from);
     file->moved_from = get_name(reader);
     file->moved_from_folder = (enum bpk_folder)get_u64(reader);
+    file->has_param_id = get_u64(reader);
+    file->param_id = get_u64(reader);
     edits->aside_count += file->moved_from != NULL;
     file->unparsed = get_u64(reader);
     file->verdict = (enum bpk_text_verdict)get_u64(reader);

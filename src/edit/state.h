@@ -44,6 +44,10 @@ struct bpk_file {
     /* the real name that it was moved aside from; NULL: none */
     char *moved_from;
     enum bpk_folder moved_from_folder;
+    /* of the tensor that it was when it was moved aside, until its bytes or the name that they had
+     * are part of the pack again */
+    bool has_param_id;
+    uint64_t param_id;
     /* of a text: what was written since it was last parsed, and how that went */
     bool unparsed;
     enum bpk_text_verdict verdict;
@@ -210,7 +214,8 @@ struct bpk_desc *bpk_desc_of_base(const struct bpk_pack *pack, uint32_t index);
 struct bpk_desc *bpk_desc_from(struct bpk_descriptor *means, const struct bpk_desc *before);
 struct bpk_desc *bpk_desc_ref(struct bpk_desc *desc);
 void bpk_desc_unref(struct bpk_desc *desc);
-struct bpk_desc *bpk_desc_without_param_id(const struct bpk_desc *desc);
+struct bpk_desc *bpk_desc_with_param_id(const struct bpk_desc *desc, bool has_param_id,
+                                        uint64_t param_id);
 struct bpk_shape bpk_desc_shape(const struct bpk_desc *desc);
 bool bpk_desc_length(const struct bpk_desc *desc, uint64_t *ret_bytes);
 struct bpk_stem *bpk_state_stem(struct bpk_edits *edits, const char *name);

@@ -511,3 +511,18 @@ def test_json_of_a_new_map(pack):
         edit.check_clean(mount)
         assert edit.listing(mount) == edit.expected_listing(want)
     edit.check_pack(pack, want)
+
+
+@pytest.mark.parametrize("scratch", [".tmp", "t0.bak"])
+def test_swap_through_a_scratch_name(folder, scratch):
+    """Two tensors of one shape change places: each param_id goes with its bytes."""
+    pack = edit.make_pack(folder, [("t0", "U8", [4], b"0000", 9), ("t1", "U8", [4], b"1111", 7)])
+    want = edit.book(pack)
+    with edit.edited(pack, log=[]) as mount:
+        (mount.tensors / "t0").rename(mount.tensors / scratch)
+        (mount.tensors / "t1").rename(mount.tensors / "t0")
+        (mount.tensors / scratch).rename(mount.tensors / "t1")
+        assert (edit.sidecar(mount, "t0")["param_id"], edit.sidecar(mount, "t1")["param_id"]) == (7, 9)
+        assert edit.problems(mount) == {}
+    want.tensors = [("t1", "U8", [4], b"0000", 9), ("t0", "U8", [4], b"1111", 7)]
+    edit.check_pack(pack, want)

@@ -216,6 +216,106 @@ START_TEST(a_new_tensor_moved_aside_is_put_back_too) {
     ck_assert(kit_says(&kit, T, "new.bak", "abc"));
 }
 
+/* ---- whose param_id it is -------------------------------------------------------------------- */
+
+/* Three tensors of one shape: s1 has param_id 101, s2 102, s3 none; their bytes are 1s, 2s, 3s. */
+static void setup_same(void) {
+    static const uint64_t ids[] = {101, 102};
+    struct packspec spec;
+    spec_init(&spec, BPK_LAYOUT_ALIGNED);
+    spec_tensor(&spec, "s1", "625538", (const uint64_t[]){4}, 1, 4, &ids[0]);
+    spec_tensor(&spec, "s2", "625538", (const uint64_t[]){4}, 1, 4, &ids[1]);
+    spec_tensor(&spec, "s3", "625538", (const uint64_t[]){4}, 1, 4, NULL);
+    kit_begin(&kit, &spec);
+    spec_clear(&spec);
+    kit_put(&kit, T, "s1", "1111");
+    kit_put(&kit, T, "s2", "2222");
+    kit_put(&kit, T, "s3", "3333");
+    kit_commit_all(&kit);
+}
+
+/* Steps: "a>b" renames, "+a" makes a anew with the bytes "new!", "-a" removes it. Wanted: the name,
+ * the first of its bytes, its param_id. */
+static const struct {
+    const char *steps, *wanted;
+} moves[] = {
+    /* names change, the param_ids with the bytes */
+    {"s1>.tmp s2>s1 .tmp>s2", "s1:2:102 s2:1:101 s3:3:0"},
+    {"s1>s1.bak s2>s1 s1.bak>s2", "s1:2:102 s2:1:101 s3:3:0"},
+    {"s1>.tmp s3>s1 .tmp>s3", "s1:3:0 s3:1:101 s2:2:102"},
+    {"s3>.tmp s1>s3 .tmp>s1", "s3:1:101 s1:3:0 s2:2:102"},
+    {"s1>.tmp s2>s1 s3>s2 .tmp>s3", "s1:2:102 s2:3:0 s3:1:101"},
+    {"s1>.tmp .tmp>.tmp2 s2>s1 .tmp2>s2", "s1:2:102 s2:1:101"},
+    {"s1>.a s2>.b .a>s2 .b>s1", "s1:2:102 s2:1:101"},
+    {"s1>.a s2>.b s3>.c .a>s2 .b>s3 .c>s1", "s1:3:0 s2:1:101 s3:2:102"},
+    /* an editor's new bytes have the param_id of the old ones */
+    {"s1>s1~ +s1 -s1~", "s1:n:101 s2:2:102"},
+    {"s1>s1~ +s1", "s1:n:101 s2:2:102"},
+    {"s1>s1~ +new new>s1 -s1~", "s1:n:101"},
+    {"s1>s1~ +s1 -s1 s1~>s1", "s1:1:101"},
+    {"s1>s1~ s1~>s1", "s1:1:101"},
+    {"-s1 +s1", "s1:n:101"},
+    {"s1>s1~ +s1 s1>s1~ +s1", "s1:n:101"},
+    /* and nobody else has it then */
+    {"s1>s1~ +s1 s2>x s1~>s2", "s1:n:101 s2:1:0 x:2:102"},
+    {"s1>.a s2>x .a>s2 +s1", "s1:n:0 s2:1:101 x:2:102"},
+    {"s1>s1.bak +s1 s1>x s2>y s1.bak>s2", "x:n:101 s2:1:0 y:2:102"},
+    /* over a tensor that is there, it is that one's */
+    {"s1>.a .a>s2", "s2:1:102"},
+    {"s1>.a .a>s2 s2>.b s3>s2 .b>s3", "s2:3:0 s3:1:102"},
+};
+
+static void move_step(const char *step) {
+    char from[20];
+    const char *to = strchr(step, '>');
+    if (*step == '+') {
+        kit_put(&kit, T, step + 1, "new!");
+    } else if (*step == '-') {
+        ck_assert_int_eq(kit_unlink(&kit, T, step + 1), 0);
+    } else {
+        snprintf(from, sizeof(from), "%.*s", (int)(to - step), step);
+        ck_assert_int_eq(kit_rename(&kit, T, from, to + 1), 0);
+    }
+}
+
+enum { STRAIGHT, REOPENED, KILLED, WAYS };
+
+/* A remount or a kill after any step makes no difference. */
+START_TEST(a_param_id_follows_its_bytes_unless_they_are_gone) {
+    char steps[100];
+    char wanted[100];
+    char *rest;
+    int way = _i % WAYS;
+    snprintf(steps, sizeof(steps), "%s", moves[_i / WAYS].steps);
+    for (char *step = strtok_r(steps, " ", &rest); step; step = strtok_r(NULL, " ", &rest)) {
+        char copy[TEMP_PATH];
+        move_step(step);
+        if (way == KILLED)
+            kit_keep_edits(&kit, copy);
+        if (way != STRAIGHT)
+            kit_close(&kit);
+        if (way == KILLED)
+            kit_put_back_edits(&kit, copy);
+        if (way != STRAIGHT)
+            kit_open(&kit);
+    }
+    kit_commit_all(&kit);
+    snprintf(wanted, sizeof(wanted), "%s", moves[_i / WAYS].wanted);
+    for (char *one = strtok_r(wanted, " ", &rest); one; one = strtok_r(NULL, " ", &rest)) {
+        char name[20];
+        char byte;
+        unsigned id;
+        ck_assert_int_eq(sscanf(one, "%19[^:]:%c:%u", name, &byte, &id), 3);
+        struct bytes data;
+        kit_read(&kit, T, name, &data);
+        ck_assert_msg(data.data[0] == (uint8_t)byte, "%s: %s begins with %c",
+                      moves[_i / WAYS].steps, name, data.data[0]);
+        ck_assert_msg(param_id_of(name) == id, "%s: %s has %d", moves[_i / WAYS].steps, name,
+                      (int)param_id_of(name));
+        bytes_clear(&data);
+    }
+}
+
 /* ---- what is in no pack ---------------------------------------------------------------------- */
 
 START_TEST(files_that_are_no_tensors_are_kept_and_never_written) {
@@ -359,6 +459,10 @@ int main(void) {
     tcase_add_test(tc, moved_aside_and_removed_it_is_gone);
     tcase_add_test(tc, moved_aside_and_back_it_is_as_it_was);
     tcase_add_test(tc, a_new_tensor_moved_aside_is_put_back_too);
+    tc = suite_case(suite, "param_id");
+    tcase_add_checked_fixture(tc, setup_same, editbase_teardown);
+    tcase_add_loop_test(tc, a_param_id_follows_its_bytes_unless_they_are_gone, 0,
+                        WAYS * ROWS(moves));
     tc = editbase_case(suite, "others");
     tcase_add_test(tc, files_that_are_no_tensors_are_kept_and_never_written);
     tcase_add_test(tc, pending_becomes_real_with_a_name_or_a_sidecar);
