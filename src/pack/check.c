@@ -3,9 +3,9 @@
 
 #include "pack/dtype.h"
 #include "pack/io.h"
+#include "pack/layout.h"
 #include "pack/pack_internal.h"
 #include "pack/text.h"
-#include "pack/util.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -45,6 +45,15 @@ static bool length_fault(const struct bpk_pack *pack, uint32_t index, char *out,
     return true;
 }
 
+static bool starts_off(const struct bpk_pack *pack, const struct bpk_meta_tensor *t) {
+    return pack->layout == BPK_LAYOUT_ALIGNED && t->start % BPK_ALIGNMENT != 0;
+}
+
+bool bpk_pack_is_misplaced(const struct bpk_pack *pack, uint32_t index) {
+    const struct bpk_meta_tensor *t = &pack->meta.tensors[index];
+    return (t->flags & BPK_TENSOR_OVERLAPS) || starts_off(pack, t);
+}
+
 /* Adds a fault to the sentence, after "; " if it is not the first. */
 __attribute__((format(printf, 4, 5))) static void add_fault(char *buffer, size_t size, size_t *used,
                                                             const char *format, ...) {
@@ -72,7 +81,7 @@ bool bpk_pack_tensor_problem(const struct bpk_pack *pack, uint32_t index, char *
         bpk_text_escape(other.bytes, other.len, shown, sizeof(shown));
         add_fault(buffer, size, &used, "its bytes overlap those of '%s'", shown);
     }
-    if (pack->layout == BPK_LAYOUT_ALIGNED && t->start % BPK_ALIGNMENT != 0)
+    if (starts_off(pack, t))
         add_fault(buffer, size, &used, "starts at %" PRIu64 ", which is no multiple of %d",
                   t->start, BPK_ALIGNMENT);
     return used > 0;
@@ -96,23 +105,25 @@ __attribute__((format(printf, 3, 4))) static void tell(const struct reporter *re
     reporter->report(reporter->context, tensor, sentence);
 }
 
+void bpk_pack_hidden(const struct bpk_pack *pack,
+                     struct bpk_pack_hidden ret_hidden[BPK_PACK_MAPS]) {
+    const struct bpk_meta *meta = &pack->meta;
+    ret_hidden[0] = (struct bpk_pack_hidden){"tensor names", meta->tensor_duplicates};
+    ret_hidden[1] = (struct bpk_pack_hidden){"metadata keys", meta->entry_duplicates};
+    ret_hidden[2] = (struct bpk_pack_hidden){"scalar names", meta->scalar_duplicates};
+}
+
 static void check_counts(const struct bpk_pack *pack, const struct reporter *to) {
     const struct bpk_meta *meta = &pack->meta;
-    const struct {
-        size_t count;
-        const char *what;
-    } duplicates[] = {
-        {meta->tensor_duplicates, "tensor names"},
-        {meta->entry_duplicates, "metadata keys"},
-        {meta->scalar_duplicates, "scalar names"},
-    };
+    struct bpk_pack_hidden hidden[BPK_PACK_MAPS];
+    bpk_pack_hidden(pack, hidden);
     if (pack->header.version != BPK_VERSION)
         tell(to, BPK_NO_TENSOR, "the header says version %u instead of %d", pack->header.version,
              BPK_VERSION);
-    for (size_t i = 0; i < BPK_ARRAY_LEN(duplicates); i++)
-        if (duplicates[i].count > 0)
-            tell(to, BPK_NO_TENSOR, "duplicate %s: %zu are hidden by later ones",
-                 duplicates[i].what, duplicates[i].count);
+    for (size_t i = 0; i < BPK_PACK_MAPS; i++)
+        if (hidden[i].count > 0)
+            tell(to, BPK_NO_TENSOR, "duplicate %s: %zu are hidden by later ones", hidden[i].what,
+                 hidden[i].count);
     if (!meta->tail_is_zero)
         tell(to, BPK_NO_TENSOR,
              "bytes that are not zero follow the metadata at byte %zu, inside metadata_size",
@@ -133,24 +144,31 @@ static void check_lost(const struct bpk_pack *pack, const struct reporter *to) {
     }
 }
 
-/* The first byte that is not zero between CBOR and data, or between tensors. One finding is enough:
- * there may be millions. The v0.19 layout has no padding, only bytes that no name leads to. */
-static int check_padding(const struct bpk_pack *pack, const struct reporter *to) {
-    if (pack->layout == BPK_LAYOUT_LEGACY)
-        return 0;
-    uint64_t reached = BPK_HEADER_SIZE + (uint64_t)pack->header.metadata_size;
-    uint64_t offset = 0;
+int bpk_pack_find_stray(const struct bpk_pack *pack, uint64_t from, bool all,
+                        uint64_t *ret_offset) {
+    uint64_t reached = from;
     int found = 0;
     for (size_t k = 0; k < pack->meta.tensor_count && found == 0; k++) {
         const struct bpk_meta_tensor *t = &pack->meta.tensors[pack->data_order[k]];
         uint64_t start = pack->data_start + t->start;
-        if (start > reached)
-            found = bpk_io_find_nonzero(pack->fd, reached, start, &offset);
+        if (all ? start > reached : start > bpk_layout_align(reached))
+            found = bpk_io_find_nonzero(pack->fd, reached, start, ret_offset);
         if (pack->data_start + t->end > reached)
             reached = pack->data_start + t->end;
     }
     if (found == 0 && pack->data_start > reached)
-        found = bpk_io_find_nonzero(pack->fd, reached, pack->data_start, &offset);
+        found = bpk_io_find_nonzero(pack->fd, reached, pack->data_start, ret_offset);
+    return found;
+}
+
+/* One finding between CBOR and data, or between tensors, is enough: there may be millions. The
+ * v0.19 layout has no padding, only bytes that no name leads to. */
+static int check_padding(const struct bpk_pack *pack, const struct reporter *to) {
+    if (pack->layout == BPK_LAYOUT_LEGACY)
+        return 0;
+    uint64_t offset;
+    int found = bpk_pack_find_stray(pack, BPK_HEADER_SIZE + (uint64_t)pack->header.metadata_size,
+                                    true, &offset);
     if (found > 0)
         tell(to, BPK_NO_TENSOR, "the padding is not zero at byte %" PRIu64, offset);
     return found < 0 ? found : 0;

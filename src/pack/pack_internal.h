@@ -1,4 +1,4 @@
-/* What pack.c and check.c share: the inside of struct bpk_pack. */
+/* What the modules of this folder share: the inside of struct bpk_pack. */
 #ifndef BPK_PACK_PACK_INTERNAL_H
 #define BPK_PACK_PACK_INTERNAL_H
 
@@ -21,5 +21,22 @@ struct bpk_pack {
     size_t lost_count;
     size_t lost_capacity;
 };
+
+/* Whether the tensor shares bytes with another, or starts off a multiple of 256 where the layout
+ * wants one. */
+bool bpk_pack_is_misplaced(const struct bpk_pack *pack, uint32_t index);
+
+/* How many names or keys of each of the three maps later ones hide. */
+enum { BPK_PACK_MAPS = 3 };
+struct bpk_pack_hidden {
+    const char *what; /* "tensor names" … */
+    size_t count;
+};
+void bpk_pack_hidden(const struct bpk_pack *pack, struct bpk_pack_hidden ret_hidden[BPK_PACK_MAPS]);
+
+/* Looks from `from` on (absolute) for the first byte before the data's end that is not zero and
+ * belongs to no tensor. Gaps that only bring the next tensor to a multiple of 256 are looked at if
+ * `all`; there is one a tensor. Returns 1 with the byte's offset, 0 if there is none, -errno. */
+int bpk_pack_find_stray(const struct bpk_pack *pack, uint64_t from, bool all, uint64_t *ret_offset);
 
 #endif

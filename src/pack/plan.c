@@ -89,7 +89,7 @@ void bpk_plan_clear(struct bpk_plan *plan) {
 static bool can_keep_data(const struct bpk_plan *plan) {
     const struct bpk_pack *base = plan->base;
     if (!base || base->layout != BPK_LAYOUT_ALIGNED || plan->tensor_count == 0 ||
-        plan->tensor_count != base->meta.tensor_count)
+        plan->tensor_count != base->meta.tensor_count || plan->drops_strays)
         return false;
     /* In the base's order each index can be there only once. */
     for (size_t k = 0; k < plan->tensor_count; k++) {
@@ -97,6 +97,18 @@ static bool can_keep_data(const struct bpk_plan *plan) {
         if (t->next_run || t->data_from != base || t->data_index != base->data_order[k])
             return false;
     }
+    return true;
+}
+
+/* With every tensor on its multiple of 256 and none over another, no bytes of a tensor that is not
+ * in the plan any more, or not with these bytes, can lie in the padding of those that are. */
+static bool can_join_padding(const struct bpk_plan *plan) {
+    const struct bpk_pack *base = plan->base;
+    if (!base || base->layout != BPK_LAYOUT_ALIGNED || plan->drops_strays)
+        return false;
+    for (size_t i = 0; i < base->meta.tensor_count; i++)
+        if (bpk_pack_is_misplaced(base, (uint32_t)i))
+            return false;
     return true;
 }
 
@@ -109,6 +121,7 @@ static int too_big(struct bpk_diag *diag, const char *what, uint64_t has, uint64
 static int place_data(struct bpk_plan *plan, struct bpk_diag *diag) {
     uint64_t end = 0;
     plan->keeps_data = can_keep_data(plan);
+    plan->joins_padding = can_join_padding(plan);
     for (size_t k = 0; k < plan->tensor_count; k++) {
         struct bpk_plan_tensor *t = &plan->tensors[k];
         if (t->size > BPK_MAX_TENSOR) {

@@ -61,9 +61,12 @@ struct bpk_plan {
     struct bpk_scalar *scalars;
     size_t scalar_count;
     char *scalar_names; /* own, of bpk_plan_own_scalars */
+    bool drops_strays;  /* the base has bytes between its tensors that must not come along, the */
+    uint64_t stray;     /* first of them here; known by bpk_replace */
 
     /* placed */
     bool keeps_data;        /* the base's data section as it is */
+    bool joins_padding;     /* what lies between neighbours of the base may come along with them */
     struct bpk_outbuf head; /* header, CBOR, and what is between that and the data section */
     uint32_t cbor_size;
     uint64_t data_start;

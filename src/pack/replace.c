@@ -31,12 +31,28 @@ static int check_room(const struct bpk_plan *plan, int fd, bool can_clone, struc
                         (unsigned long long)needed, (unsigned long long)room);
 }
 
+/* Bytes that no tensor has must not stay in the new pack. Where the data is copied, all of the
+ * padding is looked at before. Where its blocks are shared, a read for each tensor would take
+ * longer than all the rest: there only gaps too large for padding are looked at, and all of them if
+ * tensors whose names were there twice may have left bytes behind. */
+static int find_strays(struct bpk_plan *plan, bool can_clone, struct bpk_diag *diag) {
+    const struct bpk_pack *base = plan->base;
+    if (!base)
+        return 0;
+    bool all = !can_clone || base->layout == BPK_LAYOUT_LEGACY || base->meta.tensor_duplicates > 0;
+    int r = bpk_pack_find_stray(base, base->data_start, all, &plan->stray);
+    plan->drops_strays = r > 0;
+    return r < 0 ? bpk_diag_set(diag, r, BPK_NO_OFFSET, "cannot read: %s", strerror(-r)) : 0;
+}
+
 static int fill(struct bpk_plan *plan, struct bpk_atomic_file *file,
                 const struct bpk_replace_options *options, struct bpk_written *written,
                 struct bpk_diag *diag) {
     char path[64];
     bool can_clone = plan->base && bpk_copy_can_clone(plan->base->fd, file->fd);
-    int r = bpk_plan_place(plan, can_clone, diag);
+    int r = find_strays(plan, can_clone, diag);
+    if (r == 0)
+        r = bpk_plan_place(plan, can_clone, diag);
     if (r == 0)
         r = check_room(plan, file->fd, can_clone, diag);
     if (r == 0)
@@ -71,6 +87,8 @@ int bpk_replace(struct bpk_plan *plan, const char *path, const struct bpk_replac
     if (r == 0)
         r = bpk_atomic_publish(&file, diag);
     written.published = file.published;
+    if (file.published)
+        bpk_remarks_tell(plan, &options->remarks);
     bpk_atomic_end(&file);
     if (ret_written)
         *ret_written = written;

@@ -4,6 +4,7 @@
 #define BPK_PACK_REPLACE_H
 
 #include "pack/atomic_file.h"
+#include "pack/remarks.h"
 #include "pack/writer.h"
 
 struct bpk_replace_options {
@@ -12,6 +13,7 @@ struct bpk_replace_options {
     bool new_file;     /* `path` is another file, which must not be there yet */
     bool ignore_owner; /* an owner that cannot be given is left out */
     struct bpk_progress progress;
+    struct bpk_remarks remarks; /* told when the new file is where it belongs */
     /* Called when the new file is whole and on the disk, before it takes the old one's place;
      * `fd` is open on it, and locked. A negative return stops everything and becomes the result.
      * May be NULL. */

@@ -22,9 +22,10 @@ static int next_run(const struct bpk_plan_tensor *t, uint64_t offset, struct bpk
 }
 
 /* A run being put together: neighbours of one file that stay neighbours become one, the padding
- * between them included, so that a large clone takes one call. */
+ * between them included where it is known to be that, so that a large clone takes one call. */
 struct pending {
     int fd;
+    bool joins_padding;
     uint64_t from;
     uint64_t to;
     uint64_t size;
@@ -46,19 +47,19 @@ static int add_run(struct bpk_copier *copier, struct pending *pending, const str
         return flush_run(copier, pending);
     uint64_t pending_end = pending->to + pending->size;
     bool joins = pending->size > 0 && pending->fd == run->fd && to >= pending_end &&
-                 to - pending_end < BPK_ALIGNMENT && run->offset >= pending->from &&
-                 run->offset - pending->from == to - pending->to;
+                 to - pending_end < (pending->joins_padding ? BPK_ALIGNMENT : 1) &&
+                 run->offset >= pending->from && run->offset - pending->from == to - pending->to;
     if (joins) {
         pending->size = to + run->size - pending->to;
         return 0;
     }
     int r = flush_run(copier, pending);
-    *pending = (struct pending){run->fd, run->offset, to, run->size};
+    *pending = (struct pending){run->fd, pending->joins_padding, run->offset, to, run->size};
     return r;
 }
 
 static int copy_tensors(const struct bpk_plan *plan, struct bpk_copier *copier) {
-    struct pending pending = {0};
+    struct pending pending = {.joins_padding = plan->joins_padding};
     int r = 0;
     for (size_t i = 0; i < plan->tensor_count && r == 0; i++) {
         const struct bpk_plan_tensor *t = &plan->tensors[i];

@@ -1,6 +1,7 @@
 /* check: faults of tensors, of the pack, and notes that are none (semantics.md 5). */
 #include "bpk.h"
 
+#include "pack/pack_internal.h"
 #include "packbuild.h"
 #include "suite.h"
 
@@ -253,6 +254,32 @@ START_TEST(padding_between_tensors) {
     spec_clear(&spec);
 }
 
+/* Between a tensor that ends at 255 and one that starts later: the first byte of the gap. */
+START_TEST(strays_are_found_in_all_gaps_or_in_large_ones) {
+    static const struct {
+        uint64_t start;
+        bool all;
+        bool large;
+    } rows[] = {{255, false, false}, {256, true, false}, {257, true, true}, {512, true, true}};
+    for (int i = 0; i < ROWS(rows); i++) {
+        struct packspec spec;
+        spec_init(&spec, BPK_LAYOUT_ALIGNED);
+        bytes_fill(&spec.data, 1, 513);
+        spec_tensor_at(&spec, str("a"), "625538", (const uint64_t[]){255}, 1, 0, 255, NULL);
+        spec_tensor_at(&spec, str("b"), "625538", (const uint64_t[]){1}, 1, rows[i].start, 513,
+                       NULL);
+        struct bpk_pack *pack = spec_open(&spec);
+        for (int all = 0; all < 2; all++) {
+            bool found = all ? rows[i].all : rows[i].large;
+            uint64_t at = 0;
+            ck_assert_int_eq(bpk_pack_find_stray(pack, pack->data_start, all, &at), found);
+            ck_assert_uint_eq(at, found ? pack->data_start + 255 : 0);
+        }
+        bpk_pack_unref(pack);
+        spec_clear(&spec);
+    }
+}
+
 /* Bytes of a tensor that holds another are no padding behind the inner one. */
 START_TEST(no_padding_inside_a_tensor) {
     struct packspec spec;
@@ -347,6 +374,7 @@ int main(void) {
     tcase_add_test(tc, starts_off_256_count_in_the_aligned_layout_only);
     tcase_add_test(tc, faults_of_the_pack);
     tcase_add_test(tc, padding_between_tensors);
+    tcase_add_test(tc, strays_are_found_in_all_gaps_or_in_large_ones);
     tcase_add_test(tc, no_padding_inside_a_tensor);
     tcase_add_test(tc, what_salvage_left_out);
     tcase_add_test(tc, a_file_that_cannot_be_read);

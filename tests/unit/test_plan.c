@@ -230,6 +230,14 @@ START_TEST(data_is_kept_only_if_it_is_all_there_in_order) {
     plan.tensors[0].next_run = no_run;
     place(&plan, false);
     ck_assert(!plan.keeps_data);
+    ck_assert(plan.joins_padding);
+    bpk_plan_clear(&plan);
+    /* there is more in it than tensors */
+    plan = plan_of(&spec);
+    plan.drops_strays = true;
+    place(&plan, false);
+    ck_assert(!plan.keeps_data);
+    ck_assert(!plan.joins_padding);
     bpk_plan_clear(&plan);
     spec_clear(&spec);
 }
