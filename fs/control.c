@@ -2,6 +2,7 @@
 
 #include "forgetting.h"
 #include "log.h"
+#include "pack/text.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -10,24 +11,31 @@
 
 enum { EXIT_FAILED = 1, EXIT_EDITS_LEFT = 3 };
 
-/* Keeps why the last command failed. Whether that is another reason than the one before. */
-static bool note_error(struct bpk_mount *mount, int r, const struct bpk_diag *diag,
-                       bool is_commit) {
+/* Keeps why the last command failed, or what it had to remark: takes `remarks`. Whether that is
+ * another reason than the one before. */
+static bool note_outcome(struct bpk_mount *mount, int r, const struct bpk_diag *diag,
+                         struct bpk_outbuf *remarks, bool is_commit) {
     const char *sentence = r < 0 ? diag->sentence : "";
     pthread_mutex_lock(&mount->status_lock);
     bool is_new = strncmp(mount->last_error, sentence, sizeof(mount->last_error) - 1) != 0;
     (void)snprintf(mount->last_error, sizeof(mount->last_error), "%s", sentence);
     mount->commit_failed = is_commit && r < 0 && r != -EBADMSG; /* those are listed by name */
+    bpk_outbuf_clear(&mount->remarks);
+    mount->remarks = *remarks;
+    *remarks = (struct bpk_outbuf){0};
     pthread_mutex_unlock(&mount->status_lock);
     return is_new;
 }
 
 void bpk_control_outcome(struct bpk_mount *mount, struct bpk_outbuf *out) {
+    char shown[600]; /* a name in it may have a line break */
     pthread_mutex_lock(&mount->status_lock);
     if (mount->last_error[0]) {
-        bpk_out_str(out, mount->last_error);
+        bpk_out_str(out, bpk_text_escape(mount->last_error, strlen(mount->last_error), shown,
+                                         sizeof(shown)));
         bpk_out_str(out, "\n");
     }
+    bpk_out(out, mount->remarks.text, mount->remarks.len);
     pthread_mutex_unlock(&mount->status_lock);
 }
 
@@ -54,12 +62,20 @@ static void note_put_back(struct bpk_mount *mount, enum bpk_commit_mode mode,
     bpk_control_each_put_back(result->maps_put_back, log_put_back, NULL);
 }
 
-/* With nobody to wait for it, each new reason of a failure is said. */
+static void log_remark(void *context, const char *sentence) {
+    const struct bpk_mount *mount = context;
+    bpk_log("%s: %s", mount->pack_path, sentence);
+}
+
+/* With nobody to wait for it, remarks and each new reason of a failure are said. */
 static int commit(struct bpk_mount *mount, enum bpk_commit_mode mode, bool nobody_waits) {
     struct bpk_commit_result result;
     struct bpk_diag diag = {.sentence = ""};
-    int r = bpk_edits_commit(mount->edits, mode, &result, &diag);
-    bool is_new = note_error(mount, r, &diag, true);
+    struct bpk_outbuf text = {0};
+    const struct bpk_remarks logged = {log_remark, mount};
+    const struct bpk_remarks kept = {bpk_remarks_collect, &text};
+    int r = bpk_edits_commit(mount->edits, mode, nobody_waits ? &logged : &kept, &result, &diag);
+    bool is_new = note_outcome(mount, r, &diag, &text, true);
     if (r == 0)
         note_put_back(mount, mode, &result);
     if (r < 0 && is_new && nobody_waits)
@@ -70,12 +86,14 @@ static int commit(struct bpk_mount *mount, enum bpk_commit_mode mode, bool nobod
 static int save(struct bpk_mount *mount, const char *arguments) {
     static const char option[] = "--valid ";
     struct bpk_diag diag = {.sentence = ""};
+    struct bpk_outbuf text = {0};
+    const struct bpk_remarks remarks = {bpk_remarks_collect, &text};
     bool valid = strncmp(arguments, option, strlen(option)) == 0;
     const char *path = arguments + (valid ? strlen(option) : 0);
     int r = path[0] == '/' ? bpk_edits_save(mount->edits, valid ? BPK_COMMIT_VALID : BPK_COMMIT_ALL,
-                                            path, &diag)
+                                            path, &remarks, &diag)
                            : -EINVAL;
-    note_error(mount, r, &diag, false);
+    note_outcome(mount, r, &diag, &text, false);
     return r;
 }
 
@@ -93,7 +111,8 @@ static const struct {
 static void discard(fuse_req_t req, size_t size) {
     struct bpk_mount *mount = bpk_mount_of(req);
     struct bpk_diag diag = {.sentence = ""};
-    note_error(mount, 0, &diag, false);
+    struct bpk_outbuf none = {0};
+    note_outcome(mount, 0, &diag, &none, false);
     note_put_back(mount, BPK_COMMIT_ALL, &(struct bpk_commit_result){0});
     struct bpk_forgetting *forgetting = bpk_forgetting_new(mount);
     int r = forgetting ? bpk_edits_discard(mount->edits, bpk_forgetting_add, forgetting) : -ENOMEM;
@@ -165,7 +184,8 @@ static int finish(struct bpk_mount *mount) {
     struct bpk_commit_result result;
     struct bpk_diag diag = {.sentence = ""};
     struct remains remains = {0};
-    int r = bpk_edits_commit(mount->edits, BPK_COMMIT_LAST, &result, &diag);
+    const struct bpk_remarks remarks = {log_remark, mount};
+    int r = bpk_edits_commit(mount->edits, BPK_COMMIT_LAST, &remarks, &result, &diag);
     if (r < 0)
         bpk_log("the edits are not in the pack: %s; they are kept beside it, and the next mount "
                 "has them again",

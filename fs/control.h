@@ -9,8 +9,8 @@
  * writes what a commit would write to a new file. */
 void bpk_control_write(fuse_req_t req, const char *text, size_t size);
 
-/* Why the last of them failed, and a newline; nothing if it did not. What .bpkfs/control reads as.
- */
+/* Why the last of them failed, or what it mended and dropped in the pack beside the edits, one line
+ * each; mostly nothing. What .bpkfs/control reads as. */
 void bpk_control_outcome(struct bpk_mount *mount, struct bpk_outbuf *out);
 
 /* The files of these maps (BPK_MAP_*), and why they are there though the user removed them. */

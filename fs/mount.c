@@ -95,6 +95,7 @@ void bpk_mount_close(struct bpk_mount *mount) {
     bpk_names_free(mount->key_names);
     bpk_pack_unref(mount->pack);
     bpk_outbuf_clear(&mount->faults);
+    bpk_outbuf_clear(&mount->remarks);
     free(mount->pack_path);
     free(mount->real_path);
     *mount = (struct bpk_mount){0};

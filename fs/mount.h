@@ -48,9 +48,11 @@ struct bpk_mount {
 
     atomic_bool told_of_change; /* that the pack was changed underneath: said once */
 
-    char last_error[512];   /* why the last command failed, or ""; guarded by status_lock */
-    bool commit_failed;     /* and whether it was a commit; guarded by status_lock */
-    unsigned maps_put_back; /* by a commit that nobody asked for, since; guarded by status_lock */
+    /* of the last command; guarded by status_lock */
+    char last_error[512];      /* why it failed, or "" */
+    bool commit_failed;        /* and whether it was a commit */
+    struct bpk_outbuf remarks; /* what it mended and dropped, one line each */
+    unsigned maps_put_back;    /* by commits that nobody asked for, since */
     pthread_mutex_t status_lock;
     bool checked;             /* `faults` are those of `pack`; guarded by status_lock */
     struct bpk_outbuf faults; /* as status.json lists them; guarded by status_lock */

@@ -110,7 +110,7 @@ static bool is_replaced(const struct bpk_mount *mount, const struct bpk_pack *ba
 }
 
 /* The faults of the pack itself, looked for once: it may read the padding of the whole pack. What
- * we wrote ourselves has none. */
+ * we wrote ourselves has none but those of its tensors, which their sidecars tell. */
 static int add_pack_problems(struct bpk_mount *mount, const struct bpk_pack *base,
                              struct problem_list *list) {
     if (base != mount->pack)

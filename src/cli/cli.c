@@ -28,6 +28,19 @@ void bpk_cli_error(const char *file, const char *format, ...) {
                   bpk_text_escape(name, strlen(name), shown, sizeof(shown)), message);
 }
 
+size_t bpk_cli_lines(const char *file, const struct bpk_outbuf *text) {
+    size_t count = 0;
+    for (size_t at = 0; at < text->len; count++) {
+        char shown[600];
+        const char *line = text->text + at;
+        const char *end = memchr(line, '\n', text->len - at);
+        size_t len = end ? (size_t)(end - line) : text->len - at;
+        bpk_cli_error(file, "%s", bpk_text_escape(line, len, shown, sizeof(shown)));
+        at += len + 1;
+    }
+    return count;
+}
+
 int bpk_cli_usage(const struct bpk_verb *verb) {
     (void)fprintf(stderr, "usage: bpk %s %s\n", verb->name, verb->arguments);
     return BPK_EXIT_USAGE;

@@ -34,6 +34,9 @@ extern const struct bpk_verb bpk_verb_recover;
 /* "bpk: FILE: MESSAGE" on stderr; `file` may be NULL. */
 void bpk_cli_error(const char *file, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* The same for each line of a text, made safe for a terminal. Returns how many those were. */
+size_t bpk_cli_lines(const char *file, const struct bpk_outbuf *text);
+
 /* The usage line of a verb on stderr; returns BPK_EXIT_USAGE. */
 int bpk_cli_usage(const struct bpk_verb *verb);
 

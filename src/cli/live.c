@@ -65,21 +65,16 @@ int bpk_live_status(const char *mountpoint, struct bpk_status *ret_status,
     return r;
 }
 
-/* Why a command failed, as the daemon says it. */
-static void print_reason(const char *mountpoint, int r) {
+/* What the daemon says of the last command: why it failed, or what it did beside. Returns how many
+ * lines that were. */
+static size_t print_outcome(const char *mountpoint) {
     _cleanup_outbuf_ struct bpk_outbuf text = {0};
-    char shown[600];
     int fd = open_control_file(mountpoint, "control", O_RDONLY);
     if (fd >= 0) {
         (void)read_all(fd, &text);
         close(fd);
     }
-    if (text.len > 0 && text.text[text.len - 1] == '\n')
-        text.len--;
-    bool printable = text.len > 0 && bpk_text_is_utf8((const uint8_t *)text.text, text.len);
-    bpk_cli_error(mountpoint, "%s",
-                  printable ? bpk_text_escape(text.text, text.len, shown, sizeof(shown))
-                            : strerror(-r));
+    return bpk_cli_lines(mountpoint, &text);
 }
 
 int bpk_live_command(const char *mountpoint, const char *command) {
@@ -102,8 +97,8 @@ int bpk_live_command(const char *mountpoint, const char *command) {
     int r = n < 0 ? -errno : 0;
     bpk_cli_progress_end(&progress);
     close(fd);
-    if (r < 0)
-        print_reason(mountpoint, r);
+    if (print_outcome(mountpoint) == 0 && r < 0)
+        bpk_cli_error(mountpoint, "%s", strerror(-r));
     return r;
 }
 

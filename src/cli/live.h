@@ -10,7 +10,8 @@
 int bpk_live_status(const char *mountpoint, struct bpk_status *ret_status,
                     struct bpk_outbuf *ret_text);
 
-/* Sends a command; on failure the mount's own reason is printed. 0 or a negative errno. */
+/* Sends a command, and prints what the mount says of it: why it failed, or what a commit mended and
+ * dropped. 0 or a negative errno. */
 int bpk_live_command(const char *mountpoint, const char *command);
 
 /* Prints edits that wait for more, if any: pending files, backups. */

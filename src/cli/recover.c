@@ -63,9 +63,13 @@ static int commit(struct bpk_edits *edits, const char *path, bool force) {
     struct bpk_diag diag = {.sentence = ""};
     struct counts counts = {0};
     struct bpk_cli_progress progress = {.ask = ask_edits, .context = edits, .what = "committing"};
+    _cleanup_outbuf_ struct bpk_outbuf said = {0};
+    const struct bpk_remarks remarks = {bpk_remarks_collect, &said};
     bpk_cli_progress_begin(&progress);
-    int r = bpk_edits_commit(edits, force ? BPK_COMMIT_VALID : BPK_COMMIT_ALL, &result, &diag);
+    int r = bpk_edits_commit(edits, force ? BPK_COMMIT_VALID : BPK_COMMIT_ALL, &remarks, &result,
+                             &diag);
     bpk_cli_progress_end(&progress);
+    (void)bpk_cli_lines(path, &said);
     if (r < 0) {
         bpk_cli_error(path, "%s", diag.sentence);
         return BPK_EXIT_FAILED;

@@ -280,7 +280,8 @@ bool bpk_edits_progress(struct bpk_edits *edits, uint64_t *ret_done, uint64_t *r
 }
 
 int bpk_edits_commit(struct bpk_edits *edits, enum bpk_commit_mode mode,
-                     struct bpk_commit_result *ret_result, struct bpk_diag *diag) {
+                     const struct bpk_remarks *remarks, struct bpk_commit_result *ret_result,
+                     struct bpk_diag *diag) {
     struct bpk_commit commit = {.edits = edits, .mode = mode, .lock_fd = -1};
     struct bpk_plan plan = {0};
     bool something = false;
@@ -293,6 +294,7 @@ int bpk_edits_commit(struct bpk_edits *edits, enum bpk_commit_mode mode,
             .folder = edits->parent, /* its path may lead into the mount itself */
             .ignore_owner = edits->ignore_owner,
             .progress = {note_progress, edits},
+            .remarks = remarks ? *remarks : (struct bpk_remarks){0},
             .before_publish = before_publish,
             .context = &commit,
         };
@@ -318,10 +320,14 @@ int bpk_edits_commit(struct bpk_edits *edits, enum bpk_commit_mode mode,
 }
 
 int bpk_edits_save(struct bpk_edits *edits, enum bpk_commit_mode mode, const char *path,
-                   struct bpk_diag *diag) {
+                   const struct bpk_remarks *remarks, struct bpk_diag *diag) {
     struct bpk_commit commit = {.edits = edits, .mode = mode, .lock_fd = -1};
     const struct bpk_replace_options options = {
-        .new_file = true, .ignore_owner = true, .progress = {note_progress, edits}};
+        .new_file = true,
+        .ignore_owner = true,
+        .progress = {note_progress, edits},
+        .remarks = remarks ? *remarks : (struct bpk_remarks){0},
+    };
     struct bpk_plan plan = {0};
     bool something = false;
     int r = begin_commit(&commit, &plan, &something, diag);

@@ -10,6 +10,7 @@
 #include "bpk.h"
 #include "edit/rules.h"
 #include "pack/outbuf.h"
+#include "pack/remarks.h"
 
 #include <time.h>
 
@@ -161,12 +162,15 @@ struct bpk_commit_result {
     size_t kept;            /* pending and backup files that stay */
     unsigned maps_put_back; /* whose file was removed, and not by a commit by name */
 };
+/* `remarks` (may be NULL) is told what was mended and dropped beside the edits, with no lock held.
+ */
 int bpk_edits_commit(struct bpk_edits *edits, enum bpk_commit_mode mode,
-                     struct bpk_commit_result *ret_result, struct bpk_diag *diag);
+                     const struct bpk_remarks *remarks, struct bpk_commit_result *ret_result,
+                     struct bpk_diag *diag);
 /* Writes what a commit would write to `path`, a file that is not there yet, and leaves pack and
  * edits as they are. `mode`: BPK_COMMIT_ALL, -EBADMSG as there, or BPK_COMMIT_VALID. */
 int bpk_edits_save(struct bpk_edits *edits, enum bpk_commit_mode mode, const char *path,
-                   struct bpk_diag *diag);
+                   const struct bpk_remarks *remarks, struct bpk_diag *diag);
 
 /* Drops all edits. Each name that was touched is reported with the number of its folder (`dropped`
  * may be NULL; it must not call back): it leads to another file now, or to none. -EBUSY while a

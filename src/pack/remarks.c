@@ -1,5 +1,6 @@
 #include "pack/remarks.h"
 
+#include "pack/plan.h"
 #include "pack/text.h"
 
 #include <inttypes.h>
@@ -71,6 +72,11 @@ static void tell_dropped(const struct bpk_plan *plan, const struct bpk_remarks *
     if ((uint64_t)base->stat.st_size > end)
         tell(to, "dropped: %" PRIu64 " bytes after the last tensor",
              (uint64_t)base->stat.st_size - end);
+}
+
+void bpk_remarks_collect(void *out, const char *sentence) {
+    bpk_out_str(out, sentence);
+    bpk_out_str(out, "\n");
 }
 
 void bpk_remarks_tell(const struct bpk_plan *plan, const struct bpk_remarks *remarks) {

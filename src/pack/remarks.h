@@ -3,7 +3,7 @@
 #ifndef BPK_PACK_REMARKS_H
 #define BPK_PACK_REMARKS_H
 
-#include "pack/plan.h"
+struct bpk_plan;
 
 /* Called with one sentence at a time: printable, no final stop. */
 typedef void bpk_remark_fn(void *context, const char *sentence);
@@ -12,6 +12,9 @@ struct bpk_remarks {
     bpk_remark_fn *report; /* may be NULL */
     void *context;
 };
+
+/* A `report` that appends each as a line to its context, a struct bpk_outbuf. */
+void bpk_remarks_collect(void *out, const char *sentence);
 
 void bpk_remarks_tell(const struct bpk_plan *plan, const struct bpk_remarks *remarks);
 

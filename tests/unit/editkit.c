@@ -340,7 +340,7 @@ bool kit_contains(struct kit *kit, enum bpk_folder folder, const char *name, con
 
 int kit_commit(struct kit *kit, enum bpk_commit_mode mode, struct bpk_commit_result *ret_result) {
     kit->diag = (struct bpk_diag){0};
-    return bpk_edits_commit(kit->edits, mode, ret_result, &kit->diag);
+    return bpk_edits_commit(kit->edits, mode, NULL, ret_result, &kit->diag);
 }
 
 void kit_commit_all(struct kit *kit) {

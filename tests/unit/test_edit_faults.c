@@ -179,7 +179,7 @@ static int whole_session(struct session *s) {
     if (!s->edits)
         return s->first_error;
     step(s, view(s));
-    step(s, bpk_edits_commit(s->edits, BPK_COMMIT_VALID, &result, &diag));
+    step(s, bpk_edits_commit(s->edits, BPK_COMMIT_VALID, NULL, &result, &diag));
     step(s, look(s, BPK_IN_TENSORS, "newer"));
     bpk_edits_close(s->edits);
     s->edits = NULL;
