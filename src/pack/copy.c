@@ -88,26 +88,32 @@ static uint64_t hole_size(int fd, uint64_t offset, uint64_t size) {
     return end > 0 && (uint64_t)end >= offset + size ? size : 0;
 }
 
+/* Finds out what is at `from_offset`: a hole, whose size is returned (at most `size`), or data, of
+ * which the copier knows the end then. To look for a hole takes longer the more there is before it,
+ * so that it is done once for all ranges on the way. */
+static uint64_t look_for_hole(struct bpk_copier *copier, int from, uint64_t from_offset,
+                              uint64_t size) {
+    if (copier->from == from && from_offset >= copier->data_start && from_offset < copier->data_end)
+        return 0;
+    uint64_t hole = hole_size(from, from_offset, size);
+    if (hole > 0)
+        return hole;
+    off_t end = lseek(from, (off_t)from_offset, SEEK_HOLE);
+    copier->from = from;
+    copier->data_start = from_offset;
+    copier->data_end = end > (off_t)from_offset ? (uint64_t)end : from_offset + size;
+    return 0;
+}
+
 static void report(const struct bpk_copier *copier, uint64_t done) {
     if (copier->progress.report)
         copier->progress.report(copier->progress.context, done, copier->total);
 }
 
-static int copy_plain(struct bpk_copier *copier, int from, uint64_t from_offset, uint64_t to_offset,
-                      uint64_t size) {
-    if (size > 0 && !copier->buffer)
-        copier->buffer = aligned_alloc(BPK_CLONE_BLOCK, BUFFER_SIZE);
-    if (size > 0 && !copier->buffer)
-        return -ENOMEM;
+static int copy_data(struct bpk_copier *copier, int from, uint64_t from_offset, uint64_t to_offset,
+                     uint64_t size) {
     bool direct = size >= DIRECT_FROM && !copier->clone;
     while (size > 0) {
-        uint64_t hole = hole_size(from, from_offset, size);
-        if (hole > 0) { /* the new file has zeros there already */
-            from_offset += hole;
-            to_offset += hole;
-            size -= hole;
-            continue;
-        }
         size_t wanted = size < BUFFER_SIZE ? (size_t)size : BUFFER_SIZE;
         size_t past_block = (size_t)(to_offset % BPK_CLONE_BLOCK);
         if (direct && past_block != 0 && wanted > BPK_CLONE_BLOCK - past_block)
@@ -127,6 +133,28 @@ static int copy_plain(struct bpk_copier *copier, int from, uint64_t from_offset,
         report(copier, to_offset);
     }
     return 0;
+}
+
+/* The new file is zero where holes come. */
+static int copy_plain(struct bpk_copier *copier, int from, uint64_t from_offset, uint64_t to_offset,
+                      uint64_t size) {
+    if (size > 0 && !copier->buffer)
+        copier->buffer = aligned_alloc(BPK_CLONE_BLOCK, BUFFER_SIZE);
+    if (size > 0 && !copier->buffer)
+        return -ENOMEM;
+    int r = 0;
+    while (size > 0 && r == 0) {
+        uint64_t part = look_for_hole(copier, from, from_offset, size);
+        if (part == 0) {
+            uint64_t data = copier->data_end - from_offset;
+            part = data < size ? data : size;
+            r = copy_data(copier, from, from_offset, to_offset, part);
+        }
+        from_offset += part;
+        to_offset += part;
+        size -= part;
+    }
+    return r;
 }
 
 int bpk_copier_range(struct bpk_copier *copier, int from, uint64_t from_offset, uint64_t to_offset,

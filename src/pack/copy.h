@@ -30,6 +30,9 @@ struct bpk_copier {
     uint64_t copied; /* bytes written from memory so far */
     uint64_t cloned; /* bytes shared so far */
     uint64_t unsynced;
+    int from;            /* the last file that was copied from, and where it is */
+    uint64_t data_start; /* known to have no holes; that may be wrong, and costs some zeros then */
+    uint64_t data_end;
     int direct;   /* own; 0: not tried yet, -1: cannot */
     void *buffer; /* own; freed by bpk_copier_clear */
 };

@@ -88,6 +88,48 @@ START_TEST(holes_are_left_out) {
     close(to);
 }
 
+/* Little data between many holes: none of the holes is filled, in one range or in many, and ranges
+ * that begin before, in and after data bring what is there. */
+START_TEST(holes_between_data_stay) {
+    enum { EVERY = 256 << 10, COUNT = 64, DATA = 5000 };
+    static const uint64_t steps[] = {EVERY * COUNT, EVERY / 2, 99991};
+    int from = open_temp("", 0);
+    uint8_t *bytes = calloc(COUNT, EVERY);
+    uint8_t *got = malloc(EVERY * COUNT);
+    ck_assert_ptr_nonnull(bytes);
+    ck_assert_ptr_nonnull(got);
+    ck_assert_int_eq(ftruncate(from, EVERY * COUNT), 0);
+    for (uint64_t at = 0; at < EVERY * COUNT; at += EVERY) {
+        for (uint64_t i = 0; i < DATA; i++)
+            bytes[at + i] = pattern_byte(at + i);
+        ck_assert_int_eq(pwrite(from, bytes + at, DATA, (off_t)at), DATA);
+    }
+    struct stat source;
+    ck_assert_int_eq(fstat(from, &source), 0);
+    if (source.st_blocks * 512 >= EVERY * COUNT / 2)
+        return; /* no holes here */
+    for (int i = 0; i < ROWS(steps); i++) {
+        int to = open_temp("", 0);
+        struct bpk_copier copier = {.to = to};
+        struct stat attr;
+        ck_assert_int_eq(ftruncate(to, EVERY * COUNT), 0);
+        for (uint64_t at = 0; at < EVERY * COUNT; at += steps[i]) {
+            uint64_t size = EVERY * COUNT - at < steps[i] ? EVERY * COUNT - at : steps[i];
+            ck_assert_int_eq(bpk_copier_range(&copier, from, at, at, size), 0);
+        }
+        ck_assert_uint_le(copier.copied, (uint64_t)source.st_blocks * 512);
+        ck_assert_int_eq(fstat(to, &attr), 0);
+        ck_assert_int_le(attr.st_blocks, source.st_blocks + 64);
+        ck_assert_int_eq(pread(to, got, EVERY * COUNT, 0), EVERY * COUNT);
+        HOLDS(memcmp(got, bytes, EVERY * COUNT) == 0);
+        bpk_copier_clear(&copier);
+        close(to);
+    }
+    free(bytes);
+    free(got);
+    close(from);
+}
+
 /* Large ranges may go past the page cache, by whole blocks; what is around them must not suffer. */
 START_TEST(large_ranges_arrive) {
     enum { LARGE = (64 << 20) + 12345, STEP = 4099 };
@@ -196,6 +238,7 @@ int main(void) {
     TCase *tc = suite_case(suite, "all");
     tcase_add_loop_test(tc, ranges_arrive, 0, ROWS(ranges));
     tcase_add_test(tc, holes_are_left_out);
+    tcase_add_test(tc, holes_between_data_stay);
     tcase_add_test(tc, large_ranges_arrive);
     tcase_add_test(tc, a_source_that_was_cut_is_stale);
     tcase_add_test(tc, errors_are_passed_on);
