@@ -47,6 +47,13 @@ void bpk_cli_selection_clear(struct bpk_cli_selection *selection) {
     *selection = (struct bpk_cli_selection){0};
 }
 
+void bpk_cli_tensor_error(const struct bpk_cli_pack *pack, uint32_t index, const char *sentence) {
+    _cleanup_outbuf_ struct bpk_outbuf name = {0};
+    bpk_cli_show_name(pack, index, &name);
+    bpk_out(&name, "", 1);
+    bpk_cli_error(pack->path, "tensor '%s': %s", name.failed ? "?" : name.text, sentence);
+}
+
 /* ---- columns --------------------------------------------------------------------------------- */
 
 void bpk_cli_pad(struct bpk_outbuf *out, size_t from, size_t width) {

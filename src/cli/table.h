@@ -23,6 +23,9 @@ void bpk_cli_selection_clear(struct bpk_cli_selection *selection);
  * then stand a little off. */
 void bpk_cli_pad(struct bpk_outbuf *out, size_t from, size_t width);
 
+/* "bpk: FILE: tensor 'NAME': SENTENCE" on stderr. */
+void bpk_cli_tensor_error(const struct bpk_cli_pack *pack, uint32_t index, const char *sentence);
+
 #define BPK_CLI_DTYPE_AND_SHAPE "DTYPE     SHAPE           " /* the head of the next one */
 void bpk_cli_dtype_and_shape(const struct bpk_cli_pack *pack, uint32_t index,
                              struct bpk_outbuf *out);

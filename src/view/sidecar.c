@@ -40,6 +40,10 @@ void bpk_sidecar_object(struct bpk_outbuf *out, const struct bpk_sidecar *sideca
     }
     out_field(out, indent, false, "numpy");
     bpk_json_cstring(out, bpk_dtype_numpy(&sidecar->dtype));
+    if (sidecar->xxh3) {
+        out_field(out, indent, false, "xxh3");
+        bpk_json_cstring(out, sidecar->xxh3);
+    }
     if (sidecar->problem) {
         out_field(out, indent, false, "problem");
         bpk_json_cstring(out, sidecar->problem);
@@ -51,7 +55,7 @@ void bpk_sidecar_object(struct bpk_outbuf *out, const struct bpk_sidecar *sideca
 }
 
 void bpk_sidecar_of_tensor(struct bpk_outbuf *out, const struct bpk_pack *pack, uint32_t index,
-                           unsigned indent) {
+                           const char *xxh3, unsigned indent) {
     struct bpk_pack_info info;
     struct bpk_tensor tensor;
     char problem[400];
@@ -66,6 +70,7 @@ void bpk_sidecar_of_tensor(struct bpk_outbuf *out, const struct bpk_pack *pack, 
         .has_offsets = true,
         .start = tensor.start - info.data_start,
         .end = tensor.end - info.data_start,
+        .xxh3 = xxh3,
     };
     bpk_pack_tensor_dtype(pack, index, &sidecar.dtype);
     if (bpk_pack_tensor_problem(pack, index, problem, sizeof(problem)))
@@ -74,6 +79,6 @@ void bpk_sidecar_of_tensor(struct bpk_outbuf *out, const struct bpk_pack *pack, 
 }
 
 void bpk_sidecar_file(struct bpk_outbuf *out, const struct bpk_pack *pack, uint32_t index) {
-    bpk_sidecar_of_tensor(out, pack, index, 0);
+    bpk_sidecar_of_tensor(out, pack, index, NULL, 0);
     bpk_out_str(out, "\n");
 }

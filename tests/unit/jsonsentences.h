@@ -142,7 +142,8 @@ static const struct {
     {SIDECAR, "{\n  \"dtyp\": \"F32\"" SHAPE, BAD, ", at line 2, column 3"},
     {SIDECAR, "{\"Name\": 1, \"dtype\": \"F32\"" SHAPE, BAD, "unknown key \"Name\""},
     {SIDECAR,
-     "{\"name\": {}, \"nbytes\": [], \"data_offsets\": 1.5, \"numpy\": null, \"problem\": "
+     "{\"name\": {}, \"nbytes\": [], \"data_offsets\": 1.5, \"numpy\": null, \"xxh3\": 1, "
+     "\"problem\": "
      "true, \"dtype\": \"F32\"" SHAPE,
      GOOD, NULL},
     {SIDECAR, "{\"dtype\": \"f32\"" SHAPE, BAD, "unknown dtype \"f32\", at line 1, column 2"},

@@ -90,7 +90,7 @@ START_TEST(indented_in_a_list) {
     spec_init(&spec, BPK_LAYOUT_ALIGNED);
     spec_u8(&spec, "a\"\x1b", 3);
     struct bpk_pack *pack = spec_open(&spec);
-    bpk_sidecar_of_tensor(&out, pack, 0, 2);
+    bpk_sidecar_of_tensor(&out, pack, 0, "0123456789abcdef", 2);
     expect(&out, "{\n"
                  "    \"name\": \"a\\\"\\u001b\",\n"
                  "    \"dtype\": \"U8\",\n"
@@ -98,7 +98,8 @@ START_TEST(indented_in_a_list) {
                  "    \"param_id\": null,\n"
                  "    \"nbytes\": 3,\n"
                  "    \"data_offsets\": [0, 3],\n"
-                 "    \"numpy\": \"|u1\"\n"
+                 "    \"numpy\": \"|u1\",\n"
+                 "    \"xxh3\": \"0123456789abcdef\"\n"
                  "  }");
     bpk_pack_unref(pack);
     spec_clear(&spec);
