@@ -16,13 +16,13 @@
 static const char journal_name[] = "journal";
 static const char new_journal_name[] = "journal.new";
 
-enum { BOOT_ID_SIZE = 36, MANY_DOOMED = 32 };
+enum { MANY_DOOMED = 32 };
 
 /* The journal's first bytes. */
 struct head {
     char magic[8];
     struct bpk_base_id base;
-    char boot_id[BOOT_ID_SIZE];
+    char boot_id[BPK_BOOT_ID_SIZE];
     uint32_t reserved;
 };
 
@@ -39,18 +39,18 @@ bool bpk_base_id_equal(const struct bpk_base_id *a, const struct bpk_base_id *b)
 }
 
 /* Zeros where the kernel does not say. */
-static void read_boot_id(char out[BOOT_ID_SIZE]) {
-    memset(out, 0, BOOT_ID_SIZE);
+static void read_boot_id(char out[BPK_BOOT_ID_SIZE]) {
+    memset(out, 0, BPK_BOOT_ID_SIZE);
     _cleanup_close_ int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
     size_t n;
     if (fd >= 0)
-        (void)bpk_io_pread(fd, 0, out, BOOT_ID_SIZE, &n);
+        (void)bpk_io_pread(fd, 0, out, BPK_BOOT_ID_SIZE, &n);
 }
 
-static struct head make_head(const struct bpk_base_id *base) {
+static struct head make_head(const struct bpk_store *store, const struct bpk_base_id *base) {
     struct head head = {.base = *base};
     memcpy(head.magic, magic, sizeof(magic));
-    read_boot_id(head.boot_id);
+    memcpy(head.boot_id, store->boot_id, sizeof(head.boot_id));
     return head;
 }
 
@@ -72,6 +72,7 @@ static char *folder_name(const char *pack_name) {
 int bpk_store_init(struct bpk_store *store, int parent, const char *pack_name) {
     *store = (struct bpk_store){.parent = parent, .folder = -1, .journal = -1};
     store->name = folder_name(pack_name);
+    read_boot_id(store->boot_id);
     return store->name ? 0 : -ENOMEM;
 }
 
@@ -377,7 +378,6 @@ static int take_frames(const uint8_t *bytes, size_t size, bpk_record_fn *take, v
 int bpk_store_replay(struct bpk_store *store, struct bpk_base_id *ret_base, bool *ret_same_boot,
                      bpk_record_fn *take, void *context) {
     struct head head;
-    char boot_id[BOOT_ID_SIZE];
     size_t n;
     _cleanup_free_ uint8_t *bytes = malloc(store->end > 0 ? store->end : 1);
     if (!bytes)
@@ -398,15 +398,14 @@ int bpk_store_replay(struct bpk_store *store, struct bpk_base_id *ret_base, bool
         store->end = sizeof(head) + whole;
     store->has_tail |= store->end < n;
     store->damaged |= damaged; /* the next replay stops at `end` */
-    read_boot_id(boot_id);
     *ret_base = head.base;
-    *ret_same_boot = memcmp(boot_id, head.boot_id, sizeof(boot_id)) == 0;
+    *ret_same_boot = memcmp(store->boot_id, head.boot_id, sizeof(head.boot_id)) == 0;
     return 0;
 }
 
 int bpk_store_rewrite(struct bpk_store *store, const struct bpk_base_id *base,
                       const struct bpk_outbuf *frames) {
-    struct head head = make_head(base);
+    struct head head = make_head(store, base);
     _cleanup_outbuf_ struct bpk_outbuf all = {0};
     bpk_out(&all, (const char *)&head, sizeof(head));
     bpk_out(&all, frames->text, frames->len);

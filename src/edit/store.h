@@ -29,19 +29,23 @@ struct bpk_base_id {
 
 bool bpk_base_id_equal(const struct bpk_base_id *a, const struct bpk_base_id *b);
 
+enum { BPK_BOOT_ID_SIZE = 36 };
+
 struct bpk_store {
     pthread_mutex_t *lock; /* guards the contents that lie in it */
     int parent;            /* folder of the pack */
     char *name;            /* of the edits folder */
-    int folder;            /* -1 while there is none */
-    int journal;           /* -1 while there is none */
-    uint64_t end;          /* length of the journal: whole frames only */
-    uint64_t reserved;     /* room on the disk up to here */
-    bool has_tail;         /* what replay did not take lies behind `end` */
-    bool damaged;          /* replay found whole records behind one that is not: they are lost */
-    bool folder_dirty;     /* a file was made since the folder was last synced */
-    bool parent_dirty;     /* so was the folder */
-    bool journal_unsure;   /* it could not be synced: what it holds must be written again */
+    /* of the machine's last start; read once: later the process may not be allowed to */
+    char boot_id[BPK_BOOT_ID_SIZE];
+    int folder;          /* -1 while there is none */
+    int journal;         /* -1 while there is none */
+    uint64_t end;        /* length of the journal: whole frames only */
+    uint64_t reserved;   /* room on the disk up to here */
+    bool has_tail;       /* what replay did not take lies behind `end` */
+    bool damaged;        /* replay found whole records behind one that is not: they are lost */
+    bool folder_dirty;   /* a file was made since the folder was last synced */
+    bool parent_dirty;   /* so was the folder */
+    bool journal_unsure; /* it could not be synced: what it holds must be written again */
     /* data files that nothing needs once the journal says so */
     struct bpk_doomed {
         uint64_t id;
