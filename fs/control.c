@@ -150,13 +150,8 @@ void bpk_control_write(fuse_req_t req, const char *text, size_t size) {
         (void)fuse_reply_write(req, size);
 }
 
-static void count_writer(void *context, const char *path) {
-    (void)context;
-    (void)path;
-}
-
 void bpk_control_commit_idle(struct bpk_mount *mount) {
-    if (bpk_edits_each_writer(mount->edits, count_writer, NULL) > 0)
+    if (bpk_edits_each_writer(mount->edits, NULL, NULL) > 0)
         return;
     (void)commit(mount, BPK_COMMIT_VALID_AT_UNMOUNT, true);
     bpk_tell_changed(mount);

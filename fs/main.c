@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fuse_log.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,7 +66,12 @@ static int serve(struct fuse_session *session, const struct bpk_options *options
     }
     if (!foreground)
         bpk_log_to_syslog();
-    int r = bpk_signals_start(mount, point, options->grace);
+    int r = bpk_helper_start(&point->helper, point->path, options->argv);
+    if (r < 0) {
+        bpk_log("cannot start the helper process: %s", strerror(-r));
+        return EXIT_REFUSED;
+    }
+    r = bpk_signals_start(mount, point, options->grace);
     if (r == 0)
         r = bpk_writable_start_timer(mount, options->commit_after);
     if (r < 0) {
@@ -86,6 +92,16 @@ static int serve(struct fuse_session *session, const struct bpk_options *options
     return r < 0 ? EXIT_REFUSED : 0;
 }
 
+/* An unmount by somebody else has ended the connection. Otherwise libfuse unmounts, which the
+ * sandbox may not let it do; the helper comes after it, when nothing is served any more. */
+static void unmount(struct fuse_session *session, struct bpk_mountpoint *point) {
+    struct pollfd fd = {.fd = fuse_session_fd(session)};
+    bool is_mounted = poll(&fd, 1, 0) == 0 || !(fd.revents & POLLERR);
+    fuse_session_unmount(session);
+    if (is_mounted)
+        (void)bpk_helper_unmount(&point->helper);
+}
+
 static int mount_and_serve(struct fuse_args *args, const struct bpk_options *options,
                            struct bpk_mount *mount) {
     struct bpk_mountpoint point;
@@ -102,7 +118,7 @@ static int mount_and_serve(struct fuse_args *args, const struct bpk_options *opt
     if (bpk_mountpoint_prepare(options->mountpoint, options->pack, &point) == 0) {
         if (fuse_session_mount(session, point.path) == 0) {
             status = serve(session, options, mount, &point);
-            fuse_session_unmount(session);
+            unmount(session, &point);
             int edits_status = bpk_control_finish(mount);
             status = edits_status != 0 ? edits_status : status;
         }
@@ -143,6 +159,7 @@ int main(int argc, char **argv) {
         printf("bpkfs %s (libfuse %s)\n", BPK_VERSION_TEXT, fuse_pkgversion());
     } else if (status == 0) {
         status = EXIT_REFUSED;
+        options.argv = argv;
         if (bpk_mount_open(&options, &mount) == 0) {
             status = mount_and_serve(&args, &options, &mount);
             bpk_mount_close(&mount);

@@ -137,16 +137,24 @@ static int make(const char *pack, struct bpk_mountpoint *ret_point) {
 }
 
 int bpk_mountpoint_prepare(const char *given, const char *pack, struct bpk_mountpoint *ret_point) {
-    struct bpk_mountpoint point = {0};
+    struct bpk_mountpoint point = {.helper = BPK_HELPER_NONE};
     int r = given ? resolve(given, &point.path) : make(pack, &point);
     if (r == 0)
         *ret_point = point;
     return r;
 }
 
+void bpk_mountpoint_remove(struct bpk_mountpoint *point) {
+    if (!point->remove)
+        return;
+    int r = bpk_helper_remove(&point->helper);
+    if (r == -EPIPE && rmdir(point->path) < 0)
+        bpk_log("cannot remove %s: %s", point->path, strerror(errno));
+}
+
 void bpk_mountpoint_finish(struct bpk_mountpoint *point) {
-    if (point->remove && point->path)
-        (void)rmdir(point->path);
+    bpk_mountpoint_remove(point);
+    bpk_helper_stop(&point->helper);
     free(point->path);
-    *point = (struct bpk_mountpoint){0};
+    point->path = NULL;
 }

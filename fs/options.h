@@ -36,6 +36,7 @@ struct bpk_options {
     mode_t mask;
     unsigned commit_after; /* seconds without a change; 0: never */
     unsigned grace;        /* seconds that a signal waits for open files */
+    char **argv;           /* of the process */
 };
 
 /* Fills `options` and leaves in `args` what is libfuse's. Returns 0, or an exit status after a

@@ -2,10 +2,8 @@
 
 #include "control.h"
 #include "log.h"
-#include "pack/fusermount.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -36,12 +34,26 @@ void bpk_signals_block(void) {
 /* Writes of shared maps come only when the kernel is asked for them: before the mount is detached,
  * while it still has a path. The requests are served by the other threads. */
 static void bring_dirty_pages(void) {
-    int fd = open(context.point->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    if (syncfs(fd) < 0)
-        bpk_log("cannot bring in what is mapped: %s", strerror(errno));
-    close(fd);
+    int r = bpk_helper_sync(&context.point->helper);
+    if (r < 0 && r != -EPIPE) /* then it cannot be detached either, which is said */
+        bpk_log("cannot bring in what is mapped: %s", strerror(-r));
+}
+
+/* Whether the mount ends with its last open file. */
+static bool detach(void) {
+    int r = bpk_helper_unmount(&context.point->helper);
+    if (r < 0 && r != -EINVAL)
+        bpk_log("cannot unmount %s: %s", context.point->path,
+                r == -EPIPE ? "the helper process is gone" : strerror(-r));
+    return r == 0 || r == -EINVAL;
+}
+
+static void wait_for_writers(void) {
+    for (unsigned i = 0; i < context.grace && context.mount->edits; i++) {
+        if (bpk_edits_each_writer(context.mount->edits, NULL, NULL) == 0)
+            return;
+        (void)sleep(1);
+    }
 }
 
 static void tell_writer(void *unused, const char *path) {
@@ -60,16 +72,17 @@ static void *wait_for_signal(void *unused) {
         ;
     if (context.mount->edits)
         bring_dirty_pages();
-    int r = bpk_unmount(context.point->path, true);
-    if (r < 0 && r != -EINVAL)
-        bpk_log("cannot unmount %s: %s", context.point->path, strerror(-r));
-    (void)sleep(context.grace);
-    bpk_log("files of the mount are still open after %u seconds; leaving", context.grace);
+    if (detach()) {
+        (void)sleep(context.grace);
+        bpk_log("files of the mount are still open after %u seconds; leaving", context.grace);
+    } else {
+        wait_for_writers();
+    }
     size_t writers = 0;
     if (context.mount->edits)
         writers = bpk_edits_each_writer(context.mount->edits, tell_writer, NULL);
     int status = bpk_control_finish(context.mount);
-    bpk_mountpoint_finish(context.point);
+    bpk_mountpoint_remove(context.point);
     _exit(status == 0 && writers > 0 ? EXIT_WRITERS_LEFT : status);
 }
 

@@ -110,7 +110,8 @@ int bpk_edits_rename(struct bpk_edits *edits, const struct bpk_place *from, enum
 void bpk_edits_opened(struct bpk_edits *edits, const struct bpk_place *place, bool for_writing);
 void bpk_edits_released(struct bpk_edits *edits, uint64_t number, bool for_writing);
 
-/* Every file that is open for writing, by its path in the mount; returns how many. */
+/* Every file that is open for writing, by its path in the mount; returns how many. `take` may be
+ * NULL. */
 typedef void bpk_writer_fn(void *context, const char *path);
 size_t bpk_edits_each_writer(struct bpk_edits *edits, bpk_writer_fn *take, void *context);
 

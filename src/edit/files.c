@@ -358,9 +358,11 @@ size_t bpk_edits_each_writer(struct bpk_edits *edits, bpk_writer_fn *take, void 
         char path[300];
         if (file->write_opens == 0 || !file->name)
             continue;
+        count++;
+        if (!take)
+            continue;
         (void)snprintf(path, sizeof(path), "%s%s", bpk_rules_folder_path(file->folder), file->name);
         take(context, path);
-        count++;
     }
     pthread_mutex_unlock(&edits->lock);
     return count;

@@ -1,0 +1,241 @@
+"""The daemon and its helper process: who does what at a signal, what each holds, what dies with whom."""
+
+import contextlib
+import mmap
+import os
+import pathlib
+import re
+import signal
+import subprocess
+
+import pytest
+
+import bpkedit as edit
+import conftest
+from conftest import BPKFS, ENVIRONMENT, NOBODY, as_nobody, check_lines, mounted, need_fuse, need_root, reap, run_bpkfs
+from conftest import table_entry, wait_until
+
+# --- The processes ---
+
+
+def field(pid, name):
+    """A field of /proc/PID/status, or None."""
+    try:
+        text = pathlib.Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return re.search(rf"^{name}:\s*(.*)$", text, re.M)[1]
+
+
+def is_running(pid):
+    return (field(pid, "State") or "X")[0] not in "ZX"
+
+
+def children(pid):
+    tasks = pathlib.Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text(encoding="utf-8").split()]
+
+
+def helper_of(daemon):
+    """It is started soon after the mount is there, and has its name soon after that."""
+
+    def named():
+        return [child for child in children(daemon) if field(child, "Name") == "bpkfs-helper"]
+
+    wait_until(lambda: len(named()) == 1, "a helper")
+    return named()[0]
+
+
+def files_of(pid):
+    """What a process has open, with numbers that the test's own files do not get."""
+    folder = pathlib.Path(f"/proc/{pid}/fd")
+    return {int(link.name): os.readlink(link) for link in folder.iterdir()}
+
+
+@contextlib.contextmanager
+def daemon(*command, at, cwd):
+    """A writable bpkfs in the foreground, known to be mounted AT."""
+    need_fuse()
+    log = cwd / "log"
+    with open(log, "wb") as stderr:
+        process = subprocess.Popen([*command], cwd=cwd, stdin=subprocess.DEVNULL, stderr=stderr, env=ENVIRONMENT)
+    try:
+        wait_until(lambda: table_entry(at) or process.poll() is not None, f"{at} mounted")
+        assert table_entry(at), log.read_text()
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        conftest.detach(at)
+
+
+@pytest.fixture(name="packs")
+def _packs(folder):
+    """A folder with a pack, which every user may write."""
+    path = folder / "packs"
+    path.mkdir()
+    path.chmod(0o777)
+    edit.make_pack(path).chmod(0o666)
+    return path
+
+
+# --- The helper ---
+
+
+def test_the_helper_holds_nothing(packs):
+    pack = packs / "model.bpk"
+    with edit.edited(pack) as mount:
+        (mount / "metadata/k").write_text("edited\n")
+        helper = helper_of(mount.daemon.pid)
+        held = files_of(helper)
+        assert set(held) == {0, 1, 2, 3} and held[3].startswith("socket:")
+        assert {held[0], held[1], held[2]} == {"/dev/null"}
+        assert os.readlink(f"/proc/{helper}/cwd") == "/"
+        assert field(helper, "Name") == "bpkfs-helper"
+        arguments = pathlib.Path(f"/proc/{helper}/cmdline").read_bytes().rstrip(b"\0")
+        assert b"bpkfs-helper /var/tmp/bpk-".startswith(arguments[:26]) and b"\0" not in arguments
+        assert os.getsid(helper) == helper != os.getsid(mount.daemon.pid)
+        mount.unmount()
+        assert mount.wait() == 0
+        assert not is_running(helper)
+
+
+def test_nobody_waits_for_the_helper(packs, folder):
+    """Whoever reads the daemon's output until its end sees that end when the daemon has gone to the background."""
+    need_root()
+    (folder / "mnt").mkdir()
+    result = subprocess.run(
+        [BPKFS, packs / "model.bpk", folder / "mnt"], capture_output=True, env=ENVIRONMENT, timeout=60, check=False
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (0, b"", b"")
+    pid = edit.json.loads((folder / "mnt/.bpkfs/status.json").read_text())["pid"]
+    helper = helper_of(pid)
+    os.kill(pid, signal.SIGTERM)
+    wait_until(lambda: not is_running(pid) and not is_running(helper), "both ended")
+    assert table_entry(folder / "mnt") is None
+
+
+@pytest.mark.parametrize("user", [None, NOBODY])
+@pytest.mark.parametrize("given", [True, False])
+def test_signal(user, given, packs, folder, request):
+    """The mount is detached and a mount point that was made is gone, whoever the daemon runs as."""
+    need_root()
+    if user:
+        request.getfixturevalue("open_fuse")
+        conftest.need_tool("fusermount3")
+        (packs / "model.bpk").unlink()
+        folder.chmod(0o777)
+        edit.make_pack(packs)
+        os.chown(packs / "model.bpk", user, user)
+    at = folder / "model"
+    if given:
+        at.mkdir()
+        os.chown(at, user or 0, user or 0)
+    command = [BPKFS, "-f", "packs/model.bpk", *(["model"] if given else [])]
+    with daemon(*(as_nobody(*command) if user else command), at=at, cwd=folder) as process:
+        helper = helper_of(process.pid)
+        subprocess.run(
+            as_nobody("sh", "-c", f"echo edited > '{at}/metadata/k'")
+            if user
+            else ["sh", "-c", f"echo edited > '{at}/metadata/k'"],
+            check=True,
+        )
+        process.send_signal(signal.SIGTERM)
+        assert reap(process) == 0, (folder / "log").read_text()
+        assert (folder / "log").read_text() == ""
+        assert table_entry(at) is None and at.exists() == given
+        assert not is_running(helper)
+    assert edit.book(packs / "model.bpk").metadata["k"] == "edited"
+
+
+def test_signal_to_the_whole_group(packs):
+    """Ctrl-C: what is mapped is brought in, and the mount is gone."""
+    pack = packs / "model.bpk"
+    need_fuse()
+    mount = edit.WritableMount(pack, [])
+    try:
+        mount.wait_for_mount()
+        helper = helper_of(mount.daemon.pid)
+        with open(mount.tensors / "conv.weight", "r+b") as file:
+            pages = mmap.mmap(file.fileno(), 4096)
+        pages[:6] = b"mapped"
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # as a service manager sends them
+            os.kill(helper, number)
+        mount.send(signal.SIGINT)
+        wait_until(lambda: not mount.is_mounted(), "detached")
+        pages.close()
+        assert mount.wait() == 0, mount.read_log()
+    finally:
+        mount.clear()
+    assert edit.book(pack).tensor("conv.weight")[3][:6] == b"mapped"
+
+
+def test_daemon_killed(packs):
+    """The helper ends by itself and leaves the dead mount as it is, for the next mount to clean up."""
+    pack = packs / "model.bpk"
+    mount = edit.WritableMount(pack, [])
+    try:
+        mount.wait_for_mount()
+        (mount / "metadata/k").write_text("edited\n")
+        helper = helper_of(mount.daemon.pid)
+        mount.daemon.kill()
+        mount.status = mount.daemon.wait()
+        wait_until(lambda: not is_running(helper), "the helper ended", 10)
+        assert mount.is_mounted() and conftest.code_of(os.stat, mount.path) == "ENOTCONN"
+    finally:
+        mount.clear()
+    with edit.edited(pack, log=["edits of an earlier mount are back"]) as mount:
+        assert (mount / "metadata/k").read_text() == "edited\n"
+
+
+@pytest.mark.parametrize("writer", [False, True])
+def test_helper_killed(writer, packs):
+    """The daemon serves on; at a signal it says that it cannot detach the mount, and commits all the same."""
+    pack = packs / "model.bpk"
+    mount = edit.WritableMount(pack, ["grace=1"])
+    try:
+        mount.wait_for_mount()
+        helper = helper_of(mount.daemon.pid)
+        os.kill(helper, signal.SIGKILL)
+        wait_until(lambda: not children(mount.daemon.pid), "no zombie left")
+        (mount / "metadata/k").write_text("edited\n")
+        with contextlib.ExitStack() as stack:
+            if writer:
+                fd = os.open(mount.tensors / "text", os.O_WRONLY)
+                stack.callback(lambda: conftest.code_of(os.close, fd))
+                os.pwrite(fd, b"written", 0)
+            mount.send(signal.SIGTERM)
+            assert mount.wait() == (3 if writer else 0)
+        said = [rf"^bpkfs: cannot unmount {mount.path}: the helper process is gone$"]
+        check_lines(mount.read_log(), said + [r"still open for writing: tensors/text$"] * writer)
+    finally:
+        mount.clear()
+    now = edit.book(pack)
+    assert now.metadata["k"] == "edited"
+    assert (now.tensor("text")[3][:7] == b"written") == writer
+
+
+def test_helper_killed_and_unmounted(packs, folder):
+    """Without it a mount point that was made cannot be removed by a sandboxed daemon: said, and no more."""
+    need_root()
+    at = folder / "model"
+    with daemon(BPKFS, "-f", "packs/model.bpk", at=at, cwd=folder) as process:
+        os.kill(helper_of(process.pid), signal.SIGKILL)
+        wait_until(lambda: not children(process.pid), "the helper is gone")
+        subprocess.run(["umount", at], check=True)
+        assert reap(process) == 0
+        assert not at.exists() or (folder / "log").read_text().startswith(f"bpkfs: cannot remove {at}: ")
+
+
+def test_no_helper_for_a_bad_pack(folder):
+    (folder / "bad.bpk").write_bytes(conftest.GOOD[:100])
+    (folder / "mnt").mkdir()
+    assert run_bpkfs("-f", folder / "bad.bpk", folder / "mnt").status == 1
+
+
+def test_read_only_mounts_have_one_too(pack):
+    with mounted(pack) as mount:
+        assert field(helper_of(mount.daemon.pid), "Name") == "bpkfs-helper"
+        mount.send(signal.SIGTERM)
+        assert mount.wait() == 0
