@@ -3,6 +3,8 @@
 #include "forgetting.h"
 #include "log.h"
 #include "pack/text.h"
+#include "pack/util.h"
+#include "saver.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -13,9 +15,9 @@ enum { EXIT_FAILED = 1, EXIT_EDITS_LEFT = 3 };
 
 /* Keeps why the last command failed, or what it had to remark: takes `remarks`. Whether that is
  * another reason than the one before. */
-static bool note_outcome(struct bpk_mount *mount, int r, const struct bpk_diag *diag,
+static bool note_outcome(struct bpk_mount *mount, int r, const char *sentence,
                          struct bpk_outbuf *remarks, bool is_commit) {
-    const char *sentence = r < 0 ? diag->sentence : "";
+    sentence = r < 0 ? sentence : "";
     pthread_mutex_lock(&mount->status_lock);
     bool is_new = strncmp(mount->last_error, sentence, sizeof(mount->last_error) - 1) != 0;
     (void)snprintf(mount->last_error, sizeof(mount->last_error), "%s", sentence);
@@ -25,6 +27,11 @@ static bool note_outcome(struct bpk_mount *mount, int r, const struct bpk_diag *
     *remarks = (struct bpk_outbuf){0};
     pthread_mutex_unlock(&mount->status_lock);
     return is_new;
+}
+
+void bpk_control_note(struct bpk_mount *mount, int r, const char *sentence,
+                      struct bpk_outbuf *remarks) {
+    (void)note_outcome(mount, r, sentence, remarks, false);
 }
 
 void bpk_control_outcome(struct bpk_mount *mount, struct bpk_outbuf *out) {
@@ -75,7 +82,7 @@ static int commit(struct bpk_mount *mount, enum bpk_commit_mode mode, bool nobod
     const struct bpk_remarks logged = {log_remark, mount};
     const struct bpk_remarks kept = {bpk_remarks_collect, &text};
     int r = bpk_edits_commit(mount->edits, mode, nobody_waits ? &logged : &kept, &result, &diag);
-    bool is_new = note_outcome(mount, r, &diag, &text, true);
+    bool is_new = note_outcome(mount, r, diag.sentence, &text, true);
     if (r == 0)
         note_put_back(mount, mode, &result);
     if (r < 0 && is_new && nobody_waits)
@@ -83,18 +90,24 @@ static int commit(struct bpk_mount *mount, enum bpk_commit_mode mode, bool nobod
     return r;
 }
 
-static int save(struct bpk_mount *mount, const char *arguments) {
+static void refuse(fuse_req_t req, int r, const char *sentence) {
+    struct bpk_outbuf none = {0};
+    bpk_control_note(bpk_mount_of(req), r, sentence, &none);
+    bpk_reply_error(req, r);
+}
+
+/* Answers the request itself, now or later. */
+static void save(fuse_req_t req, size_t size, const char *arguments) {
     static const char option[] = "--valid ";
-    struct bpk_diag diag = {.sentence = ""};
-    struct bpk_outbuf text = {0};
-    const struct bpk_remarks remarks = {bpk_remarks_collect, &text};
     bool valid = strncmp(arguments, option, strlen(option)) == 0;
     const char *path = arguments + (valid ? strlen(option) : 0);
-    int r = path[0] == '/' ? bpk_edits_save(mount->edits, valid ? BPK_COMMIT_VALID : BPK_COMMIT_ALL,
-                                            path, &remarks, &diag)
-                           : -EINVAL;
-    note_outcome(mount, r, &diag, &text, false);
-    return r;
+    if (path[0] != '/') {
+        refuse(req, -EINVAL, "the new file's path must begin with '/'");
+        return;
+    }
+    int r = bpk_saver_save(req, size, path, valid ? BPK_COMMIT_VALID : BPK_COMMIT_ALL);
+    if (r < 0)
+        refuse(req, r, r == -EBUSY ? "another file is being saved" : strerror(-r));
 }
 
 static const struct {
@@ -110,44 +123,50 @@ static const struct {
 /* Answers the request itself. */
 static void discard(fuse_req_t req, size_t size) {
     struct bpk_mount *mount = bpk_mount_of(req);
-    struct bpk_diag diag = {.sentence = ""};
     struct bpk_outbuf none = {0};
-    note_outcome(mount, 0, &diag, &none, false);
+    bpk_control_note(mount, 0, "", &none);
     note_put_back(mount, BPK_COMMIT_ALL, &(struct bpk_commit_result){0});
     struct bpk_forgetting *forgetting = bpk_forgetting_new(mount);
     int r = forgetting ? bpk_edits_discard(mount->edits, bpk_forgetting_add, forgetting) : -ENOMEM;
     bpk_forgetting_finish(forgetting, req, size, r);
 }
 
-/* Runs a command that is answered by its result. */
-static int run_command(struct bpk_mount *mount, const char *command) {
-    for (size_t i = 0; i < sizeof(commits) / sizeof(commits[0]); i++)
-        if (strcmp(command, commits[i].text) == 0)
-            return commit(mount, commits[i].mode, false);
-    return strncmp(command, "save ", 5) == 0 ? save(mount, command + 5) : -EINVAL;
-}
-
-void bpk_control_write(fuse_req_t req, const char *text, size_t size) {
-    char command[PATH_MAX + 16];
-    size_t len = size;
-    while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == ' '))
-        len--;
-    if (len >= sizeof(command)) {
-        bpk_reply_error(req, -EINVAL);
+static void run_command(fuse_req_t req, size_t size, const char *command) {
+    struct bpk_mount *mount = bpk_mount_of(req);
+    size_t i = 0;
+    while (i < BPK_ARRAY_LEN(commits) && strcmp(command, commits[i].text) != 0)
+        i++;
+    if (i == BPK_ARRAY_LEN(commits)) {
+        refuse(req, -EINVAL, "there is no such command");
         return;
     }
-    memcpy(command, text, len);
-    command[len] = '\0';
-    if (strcmp(command, "discard") == 0) {
-        discard(req, size);
-        return;
-    }
-    int r = run_command(bpk_mount_of(req), command);
-    bpk_tell_changed(bpk_mount_of(req));
+    int r = commit(mount, commits[i].mode, false);
+    bpk_tell_changed(mount);
     if (r < 0)
         bpk_reply_error(req, r);
     else
         (void)fuse_reply_write(req, size);
+}
+
+void bpk_control_write(fuse_req_t req, const char *text, size_t size) {
+    static const char save_word[] = "save ";
+    char command[PATH_MAX + 16];
+    size_t len = size - (size > 0 && text[size - 1] == '\n');
+    bool is_save = len >= strlen(save_word) && memcmp(text, save_word, strlen(save_word)) == 0;
+    while (!is_save && len > 0 && (text[len - 1] == '\n' || text[len - 1] == ' '))
+        len--;
+    if (len >= sizeof(command) || memchr(text, '\0', len)) {
+        refuse(req, -EINVAL, "that is no command: it is too long, or has a NUL in it");
+        return;
+    }
+    memcpy(command, text, len);
+    command[len] = '\0';
+    if (is_save)
+        save(req, size, command + strlen(save_word));
+    else if (strcmp(command, "discard") == 0)
+        discard(req, size);
+    else
+        run_command(req, size, command);
 }
 
 void bpk_control_commit_idle(struct bpk_mount *mount) {

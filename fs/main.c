@@ -4,6 +4,7 @@
 #include "log.h"
 #include "mountpoint.h"
 #include "ops.h"
+#include "saver.h"
 #include "signals.h"
 #include "writable.h"
 
@@ -71,7 +72,9 @@ static int serve(struct fuse_session *session, const struct bpk_options *options
         bpk_log("cannot start the helper process: %s", strerror(-r));
         return EXIT_REFUSED;
     }
-    r = bpk_signals_start(mount, point, options->grace);
+    r = bpk_saver_start(mount, point->path);
+    if (r == 0)
+        r = bpk_signals_start(mount, point, options->grace);
     if (r == 0)
         r = bpk_writable_start_timer(mount, options->commit_after);
     if (r < 0) {
@@ -119,6 +122,7 @@ static int mount_and_serve(struct fuse_args *args, const struct bpk_options *opt
         if (fuse_session_mount(session, point.path) == 0) {
             status = serve(session, options, mount, &point);
             unmount(session, &point);
+            bpk_saver_stop();
             int edits_status = bpk_control_finish(mount);
             status = edits_status != 0 ? edits_status : status;
         }

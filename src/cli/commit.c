@@ -15,8 +15,10 @@ static int save_to(const char *mountpoint, const char *file, bool valid) {
     const char *option = valid ? "--valid " : "";
     _cleanup_free_ char *command = NULL;
     _cleanup_free_ char *folder = realpath(".", NULL);
-    int n = file[0] == '/' ? asprintf(&command, "save %s%s", option, file)
-                           : asprintf(&command, "save %s%s/%s", option, folder ? folder : "", file);
+    /* A newline of our own: one that ends the name is part of it. */
+    int n = file[0] == '/'
+                ? asprintf(&command, "save %s%s\n", option, file)
+                : asprintf(&command, "save %s%s/%s\n", option, folder ? folder : "", file);
     if (n < 0 || (file[0] != '/' && !folder)) {
         bpk_cli_error(file, "cannot name this file");
         return -ENOMEM;

@@ -319,10 +319,22 @@ int bpk_edits_commit(struct bpk_edits *edits, enum bpk_commit_mode mode,
     return r;
 }
 
-int bpk_edits_save(struct bpk_edits *edits, enum bpk_commit_mode mode, const char *path,
+/* What lies there goes when the edits do. */
+static bool is_edits_folder(struct bpk_edits *edits, int folder) {
+    struct stat ours;
+    struct stat attr;
+    pthread_mutex_lock(&edits->lock);
+    bool is_there = edits->store.folder >= 0 && fstat(edits->store.folder, &ours) == 0;
+    pthread_mutex_unlock(&edits->lock);
+    return is_there && fstat(folder, &attr) == 0 && attr.st_dev == ours.st_dev &&
+           attr.st_ino == ours.st_ino;
+}
+
+int bpk_edits_save(struct bpk_edits *edits, enum bpk_commit_mode mode, int folder, const char *name,
                    const struct bpk_remarks *remarks, struct bpk_diag *diag) {
     struct bpk_commit commit = {.edits = edits, .mode = mode, .lock_fd = -1};
     const struct bpk_replace_options options = {
+        .folder = folder,
         .new_file = true,
         .ignore_owner = true,
         .progress = {note_progress, edits},
@@ -330,13 +342,16 @@ int bpk_edits_save(struct bpk_edits *edits, enum bpk_commit_mode mode, const cha
     };
     struct bpk_plan plan = {0};
     bool something = false;
+    if (is_edits_folder(edits, folder))
+        return bpk_diag_set(diag, -EINVAL, BPK_NO_OFFSET,
+                            "the new file would be in the edits folder");
     int r = begin_commit(&commit, &plan, &something, diag);
     if (r < 0)
         return r;
     if (!plan.base) /* no edits: the pack as it is */
         r = bpk_plan_from_pack(edits->base, &plan);
     if (r == 0)
-        r = bpk_replace(&plan, path, &options, NULL, diag);
+        r = bpk_replace(&plan, name, &options, NULL, diag);
     end_progress(edits);
     bpk_plan_clear(&plan);
     thaw(&commit);

@@ -37,7 +37,7 @@ struct bpk_commit {
     bool empties_metadata;  /* metadata.json was removed, and the commit is by name */
     bool empties_scalars;
     unsigned maps_put_back; /* or not by name */
-    bool only_looks; /* nothing is frozen: what is gathered is read, not written */
+    bool only_looks;        /* nothing is frozen: what is gathered is read, not written */
 };
 
 /* ---- gather.c (locked) ---- */

@@ -168,9 +168,10 @@ struct bpk_commit_result {
 int bpk_edits_commit(struct bpk_edits *edits, enum bpk_commit_mode mode,
                      const struct bpk_remarks *remarks, struct bpk_commit_result *ret_result,
                      struct bpk_diag *diag);
-/* Writes what a commit would write to `path`, a file that is not there yet, and leaves pack and
- * edits as they are. `mode`: BPK_COMMIT_ALL, -EBADMSG as there, or BPK_COMMIT_VALID. */
-int bpk_edits_save(struct bpk_edits *edits, enum bpk_commit_mode mode, const char *path,
+/* Writes what a commit would write to `name` in an open folder, a file that is not there yet
+ * (-EEXIST), and leaves pack and edits as they are. -EINVAL: the folder is that of the edits.
+ * `mode`: BPK_COMMIT_ALL, -EBADMSG as there, or BPK_COMMIT_VALID. */
+int bpk_edits_save(struct bpk_edits *edits, enum bpk_commit_mode mode, int folder, const char *name,
                    const struct bpk_remarks *remarks, struct bpk_diag *diag);
 
 /* Drops all edits. Each name that was touched is reported with the number of its folder (`dropped`

@@ -91,14 +91,26 @@ static int create_temp(struct bpk_atomic_file *file) {
     return -errno;
 }
 
+/* There must be nothing of that name: better known now than when all is written. */
+static int check_free(int folder, const char *name, struct bpk_diag *diag) {
+    struct stat attr;
+    if (fstatat(folder, name, &attr, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) < 0)
+        return errno == ENOENT ? 0 : fail(diag, -errno, "cannot look at the new file");
+    return bpk_diag_set(diag, -EEXIST, BPK_NO_OFFSET, "there is a %s of that name already",
+                        S_ISDIR(attr.st_mode) ? "folder" : "file");
+}
+
 int bpk_atomic_begin_at(int folder, const char *name, const struct stat *old,
                         struct bpk_atomic_file *ret_file, struct bpk_diag *diag) {
     struct bpk_atomic_file file = {.folder = -1, .fd = -1, .has_old = old != NULL};
+    int r = old ? 0 : check_free(folder, name, diag);
+    if (r < 0)
+        return r;
     if (old)
         file.old = *old;
     file.folder = fcntl(folder, F_DUPFD_CLOEXEC, 3);
     file.name = strdup(name);
-    int r = file.folder < 0 ? -errno : file.name ? create_temp(&file) : -ENOMEM;
+    r = file.folder < 0 ? -errno : file.name ? create_temp(&file) : -ENOMEM;
     if (r < 0) {
         bpk_atomic_end(&file);
         return fail(diag, r, "cannot make a temporary file beside it");
@@ -251,7 +263,9 @@ static int put_new(struct bpk_atomic_file *file, struct bpk_diag *diag) {
         file->published = true;
         return 0;
     }
-    return fail(diag, -errno, "cannot make the file");
+    return errno == EEXIST ? bpk_diag_set(diag, -EEXIST, BPK_NO_OFFSET,
+                                          "a file of that name was made meanwhile")
+                           : fail(diag, -errno, "cannot make the file");
 }
 
 int bpk_atomic_publish(struct bpk_atomic_file *file, struct bpk_diag *diag) {

@@ -32,7 +32,7 @@ bool bpk_same_file(const struct stat *a, const struct stat *b);
  * allocated. 0 or -errno. */
 int bpk_open_folder(const char *path, int *ret_folder, char **ret_name);
 
-/* Begins. `old` is the file that is to be replaced, NULL if there must be none. */
+/* Begins. `old` is the file that is to be replaced, NULL if there must be none: -EEXIST. */
 int bpk_atomic_begin(const char *path, const struct stat *old, struct bpk_atomic_file *ret_file,
                      struct bpk_diag *diag);
 

@@ -340,23 +340,47 @@ START_TEST(changed_in_the_last_moment_it_is_put_back) {
     check_left(_i);
 }
 
+/* Where there is to be a new file. */
+static void check_refused(const char *sentence) {
+    struct bpk_atomic_file file;
+    struct bpk_diag diag = {0};
+    ck_assert_int_eq(bpk_atomic_begin(path, NULL, &file, &diag), -EEXIST);
+    ck_assert_str_eq(diag.sentence, sentence);
+}
+
 START_TEST(an_existing_file_is_not_replaced_unasked) {
     begin_folder();
+    check_refused("there is a file of that name already");
+    check_file(path, "old");
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(symlink("nowhere", path), 0);
+    check_refused("there is a file of that name already");
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(mkdir(path, 0700), 0);
+    check_refused("there is a folder of that name already");
+    ck_assert_int_eq(rmdir(path), 0);
+    end_folder(0);
+}
+
+START_TEST(a_file_made_meanwhile_is_not_replaced) {
+    begin_folder();
+    ck_assert_int_eq(unlink(path), 0);
     struct bpk_atomic_file file = begin(path, NULL);
     seal(&file, -1);
+    write_file(path, "theirs");
     ck_assert_int_eq(publish(&file), -EEXIST);
     bpk_atomic_end(&file);
-    check_file(path, "old");
+    check_file(path, "theirs");
     end_folder(1);
 }
 
-START_TEST(a_dangling_link_is_not_replaced) {
+START_TEST(a_link_made_meanwhile_is_not_replaced) {
     begin_folder();
     struct stat attr;
     ck_assert_int_eq(unlink(path), 0);
-    ck_assert_int_eq(symlink("nowhere", path), 0);
     struct bpk_atomic_file file = begin(path, NULL);
     seal(&file, -1);
+    ck_assert_int_eq(symlink("nowhere", path), 0);
     ck_assert_int_eq(publish(&file), -EEXIST);
     bpk_atomic_end(&file);
     ck_assert_int_eq(lstat(path, &attr), 0);
@@ -456,7 +480,8 @@ int main(void) {
     tcase_add_loop_test(tc, a_changed_target_is_stale, 0, ROWS(changes));
     tcase_add_loop_test(tc, changed_in_the_last_moment_it_is_put_back, 0, ROWS(changes));
     tcase_add_test(tc, an_existing_file_is_not_replaced_unasked);
-    tcase_add_test(tc, a_dangling_link_is_not_replaced);
+    tcase_add_test(tc, a_file_made_meanwhile_is_not_replaced);
+    tcase_add_test(tc, a_link_made_meanwhile_is_not_replaced);
     tc = suite_case(suite, "failures");
     tcase_add_test(tc, without_exchange_it_is_renamed);
     tcase_add_test(tc, a_rename_that_fails_changes_nothing);
