@@ -182,15 +182,15 @@ struct remains {
     size_t kept;
 };
 
-static void count_remains(void *context, enum bpk_edit_kind kind, const char *path,
-                          const char *problem) {
+static void count_remains(void *context, const struct bpk_edit *edit) {
     struct remains *remains = context;
-    if (kind == BPK_EDIT) {
+    if (edit->kind == BPK_EDIT) {
         remains->edits++;
-        bpk_log("not committed: %s%s%s", path, problem ? ": " : "", problem ? problem : "");
-    } else if (kind != BPK_EDIT_SCRATCH) {
+        bpk_log("not committed: %s%s%s", edit->path, edit->problem ? ": " : "",
+                edit->problem ? edit->problem : "");
+    } else if (edit->kind != BPK_EDIT_SCRATCH) {
         remains->kept++;
-        bpk_log("kept beside the pack: %s", path);
+        bpk_log("kept beside the pack: %s", edit->path);
     }
 }
 

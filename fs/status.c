@@ -49,15 +49,13 @@ struct path_list {
     bool empty;
 };
 
-static void add_path(void *context, enum bpk_edit_kind kind, const char *path,
-                     const char *problem) {
+static void add_path(void *context, const struct bpk_edit *edit) {
     struct path_list *list = context;
-    (void)problem;
-    if ((kind == BPK_EDIT_SCRATCH) != list->scratch)
+    if ((edit->kind == BPK_EDIT_SCRATCH) != list->scratch)
         return;
     bpk_out_str(list->out, list->empty ? "\n    " : ",\n    ");
     list->empty = false;
-    out_path(list->out, path);
+    out_path(list->out, edit->path);
 }
 
 static void out_paths(const struct bpk_mount *mount, const char *key, bool scratch,
@@ -71,24 +69,67 @@ static void out_paths(const struct bpk_mount *mount, const char *key, bool scrat
     bpk_out_str(out, list.empty ? "]" : "\n  ]");
 }
 
-static void add_edit_problem(void *context, enum bpk_edit_kind kind, const char *path,
-                             const char *problem) {
+/* An object of paths under way. */
+struct path_map {
+    struct bpk_outbuf *out;
+    bool empty;
+};
+
+static void add_to_map(struct path_map *map, const char *path, const char *value) {
+    bpk_out_str(map->out, map->empty ? "\n    " : ",\n    ");
+    map->empty = false;
+    out_path(map->out, path);
+    bpk_out_str(map->out, ": ");
+    out_path(map->out, value);
+}
+
+static void add_change(void *context, const struct bpk_edit *edit) {
+    static const char *const changes[] = {
+        [BPK_CHANGED] = "changed",
+        [BPK_NEW] = "new",
+        [BPK_REMOVED] = "removed",
+        [BPK_RENAMED] = "renamed",
+    };
+    if (edit->kind == BPK_EDIT)
+        add_to_map(context, edit->path, changes[edit->change]);
+    else if (edit->kind != BPK_EDIT_SCRATCH)
+        add_to_map(context, edit->path, edit->kind == BPK_EDIT_BACKUP ? "backup" : "pending");
+}
+
+static void add_rename(void *context, const struct bpk_edit *edit) {
+    if (edit->kind == BPK_EDIT && edit->change == BPK_RENAMED)
+        add_to_map(context, edit->path, edit->from);
+}
+
+static void out_map(const struct bpk_mount *mount, const char *key, bpk_edit_fn *add,
+                    struct bpk_outbuf *out) {
+    struct path_map map = {out, true};
+    bpk_out_str(out, ",\n  ");
+    bpk_json_cstring(out, key);
+    bpk_out_str(out, ": {");
+    if (mount->edits)
+        bpk_edits_list(mount->edits, add, &map);
+    bpk_out_str(out, map.empty ? "}" : "\n  }");
+}
+
+static void add_edit_problem(void *context, const struct bpk_edit *edit) {
     struct problem_list *list = context;
-    if (kind == BPK_EDIT_PENDING && !problem)
+    const char *problem = edit->problem;
+    if (edit->kind == BPK_EDIT_PENDING && !problem)
         problem = "is no tensor yet: give it a sidecar, or remove it";
     if (!problem)
         return;
     bpk_out_str(list->out, list->empty ? "\n" : ",\n");
     list->empty = false;
     bpk_out_str(list->out, "    {\"file\": ");
-    out_path(list->out, path);
+    out_path(list->out, edit->path);
     bpk_out_str(list->out, ", \"reason\": ");
     out_path(list->out, problem);
     bpk_out_str(list->out, "}");
 }
 
 static void add_put_back(void *context, const char *file, const char *sentence) {
-    add_edit_problem(context, BPK_EDIT, file, sentence);
+    add_edit_problem(context, &(struct bpk_edit){.path = file, .problem = sentence});
 }
 
 static void out_time(struct bpk_outbuf *out, time_t when) {
@@ -159,6 +200,8 @@ static int compose(struct bpk_mount *mount, struct bpk_outbuf *out) {
     bpk_out_str(out, ",\n  \"tensors\": ");
     bpk_out_u64(out, info.tensors);
     out_paths(mount, "edits", false, out);
+    out_map(mount, "changes", add_change, out);
+    out_map(mount, "renamed_from", add_rename, out);
     out_paths(mount, "scratch", true, out);
     bpk_out_str(out, ",\n  \"problems\": [");
     struct problem_list list = {mount, out, true};

@@ -106,10 +106,11 @@ void bpk_live_print_waiting(const char *mountpoint) {
     struct bpk_status status;
     if (bpk_live_status(mountpoint, &status, NULL) < 0)
         return;
-    for (size_t i = 0; status.edits[i]; i++) {
+    for (size_t i = 0; i < status.edit_count; i++) {
+        const char *path = status.edits[i].path;
         char shown[300];
         printf("not in the pack (without a sidecar, or a backup): %s\n",
-               bpk_text_escape(status.edits[i], strlen(status.edits[i]), shown, sizeof(shown)));
+               bpk_text_escape(path, strlen(path), shown, sizeof(shown)));
     }
     bpk_status_clear(&status);
 }

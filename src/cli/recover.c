@@ -22,8 +22,7 @@ struct counts {
     size_t edits;
 };
 
-static void print_edit(void *context, enum bpk_edit_kind kind, const char *path,
-                       const char *problem) {
+static void print_edit(void *context, const struct bpk_edit *edit) {
     static const char *const labels[] = {
         [BPK_EDIT] = "edited ",
         [BPK_EDIT_PENDING] = "pending",
@@ -32,12 +31,14 @@ static void print_edit(void *context, enum bpk_edit_kind kind, const char *path,
     };
     char shown[600];
     struct counts *counts = context;
-    printf("%s  %s", labels[kind], bpk_text_escape(path, strlen(path), shown, sizeof(shown)));
-    if (problem)
-        printf("  ! %s", bpk_text_escape(problem, strlen(problem), shown, sizeof(shown)));
+    printf("%s  %s", labels[edit->kind],
+           bpk_text_escape(edit->path, strlen(edit->path), shown, sizeof(shown)));
+    if (edit->problem)
+        printf("  ! %s",
+               bpk_text_escape(edit->problem, strlen(edit->problem), shown, sizeof(shown)));
     printf("\n");
     counts->all++;
-    counts->edits += kind == BPK_EDIT;
+    counts->edits += edit->kind == BPK_EDIT;
 }
 
 static int show(struct bpk_edits *edits, bool force) {

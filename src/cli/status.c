@@ -12,10 +12,14 @@ static const char *shown(const char *text, char buffer[600]) {
     return bpk_text_escape(text, strlen(text), buffer, 600);
 }
 
-static void print_list(const char *label, char **list) {
+static void print_edit(const struct bpk_status_edit *edit) {
     char buffer[600];
-    for (size_t i = 0; list[i]; i++)
-        printf("%s%s\n", label, shown(list[i], buffer));
+    printf("edited       %s", shown(edit->path, buffer));
+    if (edit->change)
+        printf(": %s", shown(edit->change, buffer));
+    if (edit->from)
+        printf(" from %s", shown(edit->from, buffer));
+    printf("\n");
 }
 
 static void print_status(const struct bpk_status *status) {
@@ -25,13 +29,15 @@ static void print_status(const struct bpk_status *status) {
     printf("tensors      %llu\n", (unsigned long long)status->tensors);
     if (status->last_commit)
         printf("committed    %s\n", shown(status->last_commit, buffer));
-    print_list("edited       ", status->edits);
-    print_list("scratch      ", status->scratch);
+    for (size_t i = 0; i < status->edit_count; i++)
+        print_edit(&status->edits[i]);
+    for (size_t i = 0; status->scratch[i]; i++)
+        printf("scratch      %s\n", shown(status->scratch[i], buffer));
     for (size_t i = 0; i < status->problem_count; i++) {
         printf("problem      %s: ", shown(status->problems[i].file, buffer));
         printf("%s\n", shown(status->problems[i].reason, buffer));
     }
-    if (!status->edits[0])
+    if (status->edit_count == 0)
         printf("nothing to commit\n");
 }
 

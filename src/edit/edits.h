@@ -183,11 +183,18 @@ int bpk_edits_discard(struct bpk_edits *edits, bpk_dropped_fn *dropped, void *co
 /* Scratch dies with an orderly end of the mount: nobody has it open any more. */
 int bpk_edits_drop_scratch(struct bpk_edits *edits);
 
-/* Calls `report` for each edit: what (a path in the mount), and why it is not valid (NULL: it is,
- * or it is no edit but a pending, backup or scratch file, as `kind` says). */
 enum bpk_edit_kind { BPK_EDIT, BPK_EDIT_PENDING, BPK_EDIT_BACKUP, BPK_EDIT_SCRATCH };
-typedef void bpk_edit_fn(void *context, enum bpk_edit_kind kind, const char *path,
-                         const char *problem);
+/* A tensor is renamed if it has bytes of another one of the base. */
+enum bpk_change { BPK_CHANGED, BPK_NEW, BPK_REMOVED, BPK_RENAMED };
+struct bpk_edit {
+    enum bpk_edit_kind kind;
+    const char *path;    /* in the mount */
+    const char *problem; /* why it is not valid, or what will become of it; NULL: nothing to say */
+    enum bpk_change change; /* of an edit: what it does to the pack */
+    const char *from;       /* RENAMED: the path before */
+};
+/* Calls `report` for each edit, and each pending, backup or scratch file. */
+typedef void bpk_edit_fn(void *context, const struct bpk_edit *edit);
 void bpk_edits_list(struct bpk_edits *edits, bpk_edit_fn *report, void *context);
 
 /* index.tsv as the edits make it. */

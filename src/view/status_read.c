@@ -29,6 +29,21 @@ static void free_list(char **list) {
     free(list);
 }
 
+static void copy_edits(const json_t *root, struct bpk_status *status) {
+    const json_t *array = json_object_get(root, "edits");
+    size_t count = json_array_size(array);
+    status->edits = calloc(count + 1, sizeof(*status->edits));
+    for (size_t i = 0; i < count && status->edits; i++) {
+        const char *path = json_string_value(json_array_get(array, i));
+        struct bpk_status_edit edit = {.path = path ? strdup(path) : NULL};
+        if (!edit.path)
+            continue;
+        edit.change = copy_string(json_object_get(root, "changes"), path);
+        edit.from = copy_string(json_object_get(root, "renamed_from"), path);
+        status->edits[status->edit_count++] = edit;
+    }
+}
+
 static void copy_problems(const json_t *root, struct bpk_status *status) {
     const json_t *array = json_object_get(root, "problems");
     size_t count = json_array_size(array);
@@ -57,7 +72,6 @@ int bpk_status_parse(struct bpk_str text, struct bpk_status *ret_status) {
         .read_only = !mode || strcmp(mode, "rw") != 0,
         .layout = copy_string(root, "layout"),
         .tensors = (uint64_t)json_integer_value(json_object_get(root, "tensors")),
-        .edits = copy_list(root, "edits"),
         .scratch = copy_list(root, "scratch"),
         .last_commit = copy_string(root, "last_commit"),
         .pid = (pid_t)json_integer_value(json_object_get(root, "pid")),
@@ -65,6 +79,7 @@ int bpk_status_parse(struct bpk_str text, struct bpk_status *ret_status) {
     const json_t *committing = json_object_get(root, "committing");
     status.done = (uint64_t)json_integer_value(json_object_get(committing, "done"));
     status.total = (uint64_t)json_integer_value(json_object_get(committing, "total"));
+    copy_edits(root, &status);
     copy_problems(root, &status);
     json_decref(root);
     if (!status.pack || !status.layout || !status.edits || !status.scratch || !status.problems) {
@@ -78,7 +93,12 @@ int bpk_status_parse(struct bpk_str text, struct bpk_status *ret_status) {
 void bpk_status_clear(struct bpk_status *status) {
     free(status->pack);
     free(status->layout);
-    free_list(status->edits);
+    for (size_t i = 0; i < status->edit_count; i++) {
+        free(status->edits[i].path);
+        free(status->edits[i].change);
+        free(status->edits[i].from);
+    }
+    free(status->edits);
     free_list(status->scratch);
     for (size_t i = 0; i < status->problem_count; i++) {
         free(status->problems[i].file);

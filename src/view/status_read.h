@@ -12,8 +12,13 @@ struct bpk_status {
     bool read_only;
     char *layout;
     uint64_t tensors;
-    char **edits; /* NULL-terminated */
-    char **scratch;
+    struct bpk_status_edit {
+        char *path;
+        char *change; /* "new", "removed", ...; NULL: the daemon does not say */
+        char *from;   /* where it was renamed from; NULL: it was not */
+    } * edits;
+    size_t edit_count;
+    char **scratch; /* NULL-terminated */
     struct bpk_status_problem {
         char *file;
         char *reason;

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 import bpkedit as edit
-from conftest import code_of
+from conftest import code_of, run_bpk
 
 NEW_BYTES = bytes(range(24))
 
@@ -526,3 +526,44 @@ def test_swap_through_a_scratch_name(folder, scratch):
         assert edit.problems(mount) == {}
     want.tensors = [("t1", "U8", [4], b"0000", 9), ("t0", "U8", [4], b"1111", 7)]
     edit.check_pack(pack, want)
+
+
+def test_status_says_what_kind_of_edit_each_is(pack):
+    want = {
+        "tensors/conv.bias": "removed",
+        "tensors/conv.weight": "changed",
+        "tensors/fc.weight": "removed",
+        "tensors/head.weight": "renamed",
+        "tensors/new": "new",
+        "tensors/text.bak": "backup",
+        "tensors/waits": "pending",
+        "metadata/k": "changed",
+        "metadata/lines": "removed",
+        "metadata/more": "new",
+    }
+    with edit.edited(pack, status=3) as mount:
+        (mount.tensors / "conv.bias").unlink()
+        with open(mount.tensors / "conv.weight", "r+b") as file:
+            file.write(b"x")
+        (mount.tensors / "fc.weight").rename(mount.tensors / "head.weight")
+        (mount.tensors / "new").write_bytes(b"123")
+        edit.write_sidecar(mount, "new", "U8", [3])
+        (mount.tensors / "text.bak").write_bytes(b"123")
+        (mount.tensors / "waits").write_bytes(b"123")
+        (mount.tensors / ".scratch").write_bytes(b"123")
+        (mount / "metadata/k").write_text("changed\n")
+        (mount / "metadata/lines").unlink()
+        (mount / "metadata/more").write_text("new\n")
+        now = edit.status(mount)
+        assert sorted(now["edits"]) == sorted(want)
+        assert now["changes"] == want
+        assert now["renamed_from"] == {"tensors/head.weight": "tensors/fc.weight"}
+        said = run_bpk("status", mount.path).out.decode().splitlines()
+        lines = {line.removeprefix("edited       ") for line in said if line.startswith("edited ")}
+        assert lines == {
+            f"{path}: {kind}" + (" from tensors/fc.weight" if kind == "renamed" else "") for path, kind in want.items()
+        }
+        edit.commit(mount)
+        now = edit.status(mount)
+        assert now["changes"] == {"tensors/text.bak": "backup", "tensors/waits": "pending"}
+        assert now["renamed_from"] == {}

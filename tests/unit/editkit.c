@@ -397,15 +397,20 @@ struct wanted {
     bool found;
     enum bpk_edit_kind kind;
     char problem[500];
+    char change[300];
 };
 
-static void look(void *context, enum bpk_edit_kind kind, const char *path, const char *problem) {
+static void look(void *context, const struct bpk_edit *edit) {
     struct wanted *wanted = context;
-    if (strcmp(path, wanted->path) != 0)
+    if (strcmp(edit->path, wanted->path) != 0)
         return;
     wanted->found = true;
-    wanted->kind = kind;
-    snprintf(wanted->problem, sizeof(wanted->problem), "%s", problem ? problem : "");
+    wanted->kind = edit->kind;
+    snprintf(wanted->problem, sizeof(wanted->problem), "%s", edit->problem ? edit->problem : "");
+    static const char *const changes[] = {"changed", "new", "removed", "renamed from "};
+    ck_assert_int_eq(edit->from != NULL, edit->change == BPK_RENAMED);
+    snprintf(wanted->change, sizeof(wanted->change), "%s%s", changes[edit->change],
+             edit->from ? edit->from : "");
 }
 
 const char *kit_problem(struct kit *kit, const char *path, enum bpk_edit_kind *ret_kind) {
@@ -415,6 +420,13 @@ const char *kit_problem(struct kit *kit, const char *path, enum bpk_edit_kind *r
     if (ret_kind)
         *ret_kind = wanted.kind;
     return wanted.found ? wanted.problem : NULL;
+}
+
+const char *kit_change(struct kit *kit, const char *path) {
+    static struct wanted wanted;
+    wanted = (struct wanted){.path = path};
+    bpk_edits_list(kit->edits, look, &wanted);
+    return wanted.found ? wanted.change : NULL;
 }
 
 int kit_count_files(const char *folder) {

@@ -80,6 +80,10 @@ char *kit_pack_value(const struct kit *kit, const char *key);
  * not there. Static storage. */
 const char *kit_problem(struct kit *kit, const char *path, enum bpk_edit_kind *ret_kind);
 
+/* What kind of change the list says of `path`: "changed", "new", "removed" or "renamed from PATH";
+ * NULL if it is not there. Static storage. */
+const char *kit_change(struct kit *kit, const char *path);
+
 /* How many files there are in a folder, hidden ones included. */
 int kit_count_files(const char *folder);
 

@@ -111,11 +111,9 @@ static int look(struct session *session, enum bpk_folder folder, const char *nam
     return r;
 }
 
-static void ignore(void *context, enum bpk_edit_kind kind, const char *path, const char *problem) {
+static void ignore(void *context, const struct bpk_edit *edit) {
     (void)context;
-    (void)kind;
-    (void)path;
-    (void)problem;
+    (void)edit;
 }
 
 static int view(struct session *session) {

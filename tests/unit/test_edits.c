@@ -92,6 +92,68 @@ START_TEST(a_new_tensor_needs_bytes_and_sidecar_in_either_order) {
     ck_assert(kit_contains(&kit, T, "n2.json", "\"data_offsets\": ["));
 }
 
+/* ---- what is listed -------------------------------------------------------------------------- */
+
+static void check_change(const char *path, const char *change) {
+    const char *found = kit_change(&kit, path);
+    ck_assert_msg(found != NULL, "%s is not listed", path);
+    ck_assert_msg(strcmp(found, change) == 0, "%s: %s", path, found);
+}
+
+START_TEST(each_edit_is_of_a_kind) {
+    kit_write(&kit, "a", 0, "x");
+    ck_assert_int_eq(kit_rename(&kit, T, "b", "b2"), 0);
+    ck_assert_int_eq(kit_rename(&kit, T, "b2", "b3"), 0);
+    kit_write(&kit, "b3", 0, "x");
+    ck_assert_int_eq(kit_unlink(&kit, T, "c"), 0);
+    kit_sidecar(&kit, "d", 0);
+    kit_put(&kit, T, "new", "abc");
+    kit_sidecar(&kit, "new", 3);
+    kit_sidecar(&kit, "no bytes", 3);
+    kit_put(&kit, M, "note", "changed\n");
+    kit_put(&kit, M, "key", "new\n");
+    ck_assert_int_eq(kit_unlink(&kit, M, "producer"), 0);
+    ck_assert_int_eq(kit_unlink(&kit, R, "scalars.json"), 0);
+    kit_put(&kit, R, "metadata.json", "{\"note\": \"all\"}");
+    for (int i = 0; i < 2; i++) {
+        check_change("tensors/a", "changed");
+        check_change("tensors/b", "removed");
+        check_change("tensors/b3", "renamed from tensors/b");
+        check_change("tensors/c", "removed");
+        check_change("tensors/d", "changed");
+        check_change("tensors/new", "new");
+        check_change("tensors/no bytes", "new");
+        check_change("metadata/note", "changed");
+        check_change("metadata/producer", "removed");
+        check_change("scalars.json", "removed");
+        check_change("metadata.json", "changed");
+        kit_reopen(&kit);
+    }
+    /* a change that a commit left out is of the same kind after it */
+    struct bpk_commit_result result;
+    ck_assert_int_eq(kit_truncate(&kit, T, "b3", 7), 0);
+    ck_assert_int_eq(commit(BPK_COMMIT_VALID, &result), 0);
+    check_change("tensors/b", "removed");
+    check_change("tensors/b3", "renamed from tensors/b");
+    ck_assert_ptr_null(kit_change(&kit, "tensors/new"));
+}
+
+START_TEST(names_that_were_changed_have_each_others_bytes) {
+    ck_assert_int_eq(kit_rename(&kit, T, "a", "tmp"), 0);
+    ck_assert_int_eq(kit_rename(&kit, T, "c", "a"), 0);
+    ck_assert_int_eq(kit_rename(&kit, T, "tmp", "c"), 0);
+    ck_assert_int_eq(kit_rename(&kit, T, "b", "d"), 0);
+    check_change("tensors/a", "renamed from tensors/c");
+    check_change("tensors/c", "renamed from tensors/a");
+    check_change("tensors/d", "renamed from tensors/b");
+    kit_put(&kit, T, "b", "abcdefghijklmnopqrstuvwx");
+    check_change("tensors/b", "changed");
+    ck_assert_int_eq(kit_rename(&kit, T, "b", "b~"), 0);
+    ck_assert_int_eq(kit_rename(&kit, T, "d", "b"), 0);
+    check_change("tensors/b", "changed");
+    check_change("tensors/d", "removed");
+}
+
 /* ---- what stays ------------------------------------------------------------------------------ */
 
 static void edit_all_kinds(void) {
@@ -348,6 +410,9 @@ int main(void) {
     tcase_add_test(tc, a_length_that_does_not_fit_is_told_and_refused);
     tcase_add_test(tc, limits_are_efbig);
     tcase_add_test(tc, a_new_tensor_needs_bytes_and_sidecar_in_either_order);
+    tc = editbase_case(suite, "listed");
+    tcase_add_test(tc, each_edit_is_of_a_kind);
+    tcase_add_test(tc, names_that_were_changed_have_each_others_bytes);
     tc = editbase_case(suite, "staying");
     tcase_add_test(tc, closed_and_opened_all_is_back);
     tcase_add_test(tc, killed_after_any_operation_it_is_all_there);

@@ -413,10 +413,10 @@ static void put_back(struct run *run, int name, const struct model_file *aside) 
     file->len = aside->len;
 }
 
-static void show_edit(void *context, enum bpk_edit_kind kind, const char *path,
-                      const char *problem) {
+static void show_edit(void *context, const struct bpk_edit *edit) {
     (void)context;
-    fprintf(stderr, "    %s: kind %d %s\n", path, (int)kind, problem ? problem : "");
+    fprintf(stderr, "    %s: kind %d %s\n", edit->path, (int)edit->kind,
+            edit->problem ? edit->problem : "");
 }
 
 static void do_commit(struct run *run) {
