@@ -4,6 +4,8 @@
 #include "log.h"
 #include "mountpoint.h"
 #include "ops.h"
+#include "pack/util.h"
+#include "sandbox.h"
 #include "saver.h"
 #include "signals.h"
 #include "writable.h"
@@ -58,8 +60,28 @@ static int add_options(struct fuse_args *args, const struct bpk_options *options
     return r;
 }
 
+/* What the kernel lacks of it is done without. */
+static void tell_lack(const struct bpk_options *options, const char *what, int r) {
+    if (r < 0 && options->debug)
+        bpk_log("no sandbox for %s: %s", what, strerror(-r));
+}
+
+/* The saver comes between, for it is to reach all files. */
+static int enter_sandbox(const struct bpk_options *options, struct bpk_mount *mount,
+                         struct bpk_mountpoint *point, int rules) {
+    int r = options->no_sandbox ? 0 : bpk_sandbox_begin();
+    if (r == 0 && !options->no_sandbox)
+        tell_lack(options, "system calls", bpk_sandbox_forbid_calls());
+    if (r == 0)
+        r = bpk_saver_start(mount, point->path);
+    if (r == 0 && !options->no_sandbox)
+        tell_lack(options, "files", rules < 0 ? rules : bpk_sandbox_confine(rules));
+    return r;
+}
+
+/* `rules` of the sandbox, which are taken, or a negative errno. */
 static int serve(struct fuse_session *session, const struct bpk_options *options,
-                 struct bpk_mount *mount, struct bpk_mountpoint *point) {
+                 struct bpk_mount *mount, struct bpk_mountpoint *point, int rules) {
     bool foreground = options->foreground || options->debug;
     if (fuse_daemonize(foreground) < 0) {
         bpk_log("cannot go to the background: %s", strerror(errno));
@@ -72,7 +94,9 @@ static int serve(struct fuse_session *session, const struct bpk_options *options
         bpk_log("cannot start the helper process: %s", strerror(-r));
         return EXIT_REFUSED;
     }
-    r = bpk_saver_start(mount, point->path);
+    r = enter_sandbox(options, mount, point, rules);
+    if (rules >= 0)
+        close(rules);
     if (r == 0)
         r = bpk_signals_start(mount, point, options->grace);
     if (r == 0)
@@ -118,9 +142,10 @@ static int mount_and_serve(struct fuse_args *args, const struct bpk_options *opt
         return EXIT_USAGE; /* an option that nobody knows; libfuse has said which */
     mount->session = session;
     int status = EXIT_REFUSED;
+    _cleanup_close_ int rules = options->no_sandbox ? -1 : bpk_sandbox_make_rules(mount->real_path);
     if (bpk_mountpoint_prepare(options->mountpoint, options->pack, &point) == 0) {
         if (fuse_session_mount(session, point.path) == 0) {
-            status = serve(session, options, mount, &point);
+            status = serve(session, options, mount, &point, bpk_steal_fd(&rules));
             unmount(session, &point);
             bpk_saver_stop();
             int edits_status = bpk_control_finish(mount);

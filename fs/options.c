@@ -37,6 +37,7 @@ static const struct fuse_opt specs[] = {
     OPTION("chown=%s", chown),
     OPTION("commit=%u", commit_after),
     OPTION("grace=%u", grace),
+    OPTION("nosandbox", no_sandbox),
     FUSE_OPT_END,
 };
 
@@ -171,6 +172,7 @@ void bpk_options_help(void) {
         "    -o layout=L         'aligned' or 'legacy', where the pack leaves it open\n"
         "    -o salvage          mount what is whole in a truncated pack\n"
         "    -o grace=SECONDS    how long a signal waits for open files (10)\n"
+        "    -o nosandbox        leave the daemon all its rights\n"
         "\n"
         "See bpkfs(1).\n");
 }

@@ -26,6 +26,7 @@ struct bpk_options {
     int default_permissions;
     int read_only;
     int salvage;
+    int no_sandbox;
     int has_uid; /* set by options.c, as has_gid */
     int has_gid;
     char *uid;

@@ -88,12 +88,15 @@ def fresh_folder(inside="/var/tmp"):
         shutil.rmtree(path)
 
 
+def no_leaks():
+    """The environment of a process that strace holds: leaks cannot be looked for in it."""
+    return {**conftest.ENVIRONMENT, "ASAN_OPTIONS": f"{conftest.ENVIRONMENT['ASAN_OPTIONS']}:detect_leaks=0"}
+
+
 @contextlib.contextmanager
 def daemon(pack, *options):
     """A writable mount that the test may kill, and need not end."""
-    # Leaks cannot be looked for in a process that strace holds.
-    sanitizer = f"{conftest.ENVIRONMENT['ASAN_OPTIONS']}:detect_leaks=0"
-    with unittest.mock.patch.dict(conftest.ENVIRONMENT, ASAN_OPTIONS=sanitizer):
+    with unittest.mock.patch.dict(conftest.ENVIRONMENT, no_leaks()):
         mount = bpkedit.WritableMount(pack, options)
     try:
         mount.wait_for_mount()
@@ -479,7 +482,7 @@ class Loop:
         self.image, self.path = self.home / "image", self.home / "fs"
         with open(self.image, "wb") as file:
             file.truncate(size)
-        flags = {"xfs": ["-q", "-m", "reflink=1"], "ext4": ["-q", "-F"]}[kind]
+        flags = {"xfs": ["-q", "-m", "reflink=1"], "ext4": ["-q", "-F"], "btrfs": ["-q"]}[kind]
         subprocess.run([f"mkfs.{kind}", *flags, self.image], check=True, capture_output=True)
         self.path.mkdir()
 

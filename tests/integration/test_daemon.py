@@ -1,19 +1,22 @@
-"""The daemon and its helper process: who does what at a signal, what each holds, what dies with whom."""
+"""The daemon and its helper process: who does what at a signal, what each holds, what each may do."""
 
 import contextlib
+import ctypes
 import mmap
 import os
 import pathlib
 import re
 import signal
 import subprocess
+import tempfile
 
 import pytest
 
+import bpkcrash as crash
 import bpkedit as edit
 import conftest
-from conftest import BPKFS, ENVIRONMENT, NOBODY, as_nobody, check_lines, mounted, need_fuse, need_root, reap, run_bpkfs
-from conftest import table_entry, wait_until
+from conftest import BPKFS, ENVIRONMENT, NOBODY, as_nobody, check_lines, mounted, need_fuse, need_root, reap, run
+from conftest import run_bpkfs, table_entry, wait_until
 
 # --- The processes ---
 
@@ -239,3 +242,143 @@ def test_read_only_mounts_have_one_too(pack):
         assert field(helper_of(mount.daemon.pid), "Name") == "bpkfs-helper"
         mount.send(signal.SIGTERM)
         assert mount.wait() == 0
+
+
+# --- The sandbox ---
+
+
+def has_landlock():
+    """Whether the kernel has it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    return libc.syscall(444, None, 0, 1) > 0
+
+
+@pytest.mark.parametrize("options", [[], ["ro"], ["-s"]])
+def test_sandboxed(options, packs):
+    """Every thread of the daemon, but not the helper."""
+    with edit.edited(packs / "model.bpk", *options, log=[]) as mount:
+        assert (mount / "metadata/k").read_text() == "v\n"
+        pid = mount.daemon.pid
+        for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+            assert (field(f"{pid}/task/{task.name}", "NoNewPrivs"), field(pid, "Seccomp")) == ("1", "2")
+        helper = helper_of(pid)
+        assert (field(helper, "NoNewPrivs"), field(helper, "Seccomp")) == ("0", "0")
+        assert not any("landlock" in target for target in files_of(pid).values())
+
+
+def test_nosandbox(packs, folder):
+    pack = packs / "model.bpk"
+    with edit.edited(pack, "nosandbox", log=[]) as mount:
+        (mount / "metadata/k").write_text("edited\n")
+        assert (field(mount.daemon.pid, "NoNewPrivs"), field(mount.daemon.pid, "Seccomp")) == ("0", "0")
+        assert helper_of(mount.daemon.pid)
+        edit.control(mount, f"save {folder}/copy.bpk")
+    assert edit.book(folder / "copy.bpk").metadata["k"] == edit.book(pack).metadata["k"] == "edited"
+
+
+def traced(pack, *options):
+    """(thread, call) of the calls by which the daemon sandboxes itself and starts threads, in their order."""
+    crash.need("strace")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as home:
+        (trace, at) = (pathlib.Path(home) / "trace", pathlib.Path(home) / "mnt")
+        at.mkdir()
+        command = ["strace", "-f", "-qq", "-o", trace, "-e", "trace=landlock_restrict_self,prctl,seccomp,clone,clone3"]
+        flags = [flag for option in options for flag in ("-o", option)]
+        process = subprocess.Popen([*command, BPKFS, "-f", *flags, pack, at], env=crash.no_leaks())
+        wait_until(lambda: table_entry(at) or process.poll() is not None, f"{at} mounted")
+        (at / "metadata/k").read_bytes()
+        subprocess.run(["umount", at], check=True)
+        assert reap(process) == 0
+        calls = (re.match(r"(\d+) +(\w+)\((.*)", line) for line in trace.read_text().splitlines())
+        return [(call[1], call[2], call[3]) for call in calls if call]
+
+
+def test_confined_to_the_pack_s_folder(packs):
+    """The main thread is, before it serves and before all other threads but the one that saves."""
+    need_root()
+    if not has_landlock():
+        conftest.missing("no Landlock here")
+    calls = traced(packs / "model.bpk")
+    main = calls[0][0]
+    names = [name for thread, name, _ in calls if thread == main]
+    confined = names.index("landlock_restrict_self")
+    assert len([name for name in names[:confined] if name.startswith("clone")]) == 3  # helper, a thread at once gone, saver
+    assert len([name for name in names[confined:] if name.startswith("clone")]) >= 1
+    assert names.count("landlock_restrict_self") == 1
+    assert not [name for _, name, _ in traced(packs / "model.bpk", "nosandbox") if name == "landlock_restrict_self"]
+
+
+def test_debug_says_what_the_kernel_lacks(packs):
+    """Nothing, where it lacks nothing."""
+    if not has_landlock():
+        conftest.missing("no Landlock here")
+    with edit.edited(packs / "model.bpk", "-d") as mount:
+        (mount / "metadata/k").write_text("edited\n")
+        assert "no sandbox" not in mount.read_log()
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs"])
+def test_commits_on(kind):
+    """A clone, an exchange, attributes and an ACL, an edits folder that comes and goes."""
+    with crash.loop_mounted(kind) as loop:
+        pack = edit.make_pack(loop.path, [("big", "U8", [8 << 20], bytes(range(256)) * 32768, None), *edit.TENSORS])
+        os.setxattr(pack, "user.note", b"kept")
+        with edit.edited(pack, log=[]) as mount:
+            for number in range(3):
+                (mount / "metadata/k").write_text(f"{number}\n")
+                crash.write_at(mount.tensors / "big", 5000 * number, b"edited")
+                (mount.tensors / "backup.bak").write_bytes(b"x")
+                edit.commit(mount)
+                (mount.tensors / "backup.bak").unlink()
+                assert edit.book(pack).metadata["k"] == str(number)
+        assert os.getxattr(pack, "user.note") == b"kept"
+        assert edit.book(pack).tensor("big")[3][10000:10006] == b"edited"
+
+
+@pytest.mark.parametrize("over", [".", "sub", "..", "link"])
+def test_mounts_around_the_pack(over, packs, folder):
+    """Over the pack's folder, below and above it, and through a link: the new pack comes where the old one was."""
+    need_root()
+    (packs / "sub").mkdir()
+    (folder / "link").symlink_to("packs/model.bpk")
+    (folder / "elsewhere").mkdir()
+    given = folder / "link" if over == "link" else packs / "model.bpk"
+    at = pathlib.Path(os.path.normpath(folder / "elsewhere" if over == "link" else packs / over))
+    with daemon(BPKFS, "-f", given, at, at=at, cwd=folder) as process:
+        (at / "metadata/k").write_text("edited\n")
+        assert run(conftest.BPK, "umount", at).status == 0
+        assert reap(process) == 0
+    assert edit.book(packs / "model.bpk").metadata["k"] == "edited"
+    assert os.readlink(folder / "link") == "packs/model.bpk"
+
+
+def test_folder_that_is_closed_later(packs, folder, open_fuse):
+    """A user's daemon goes on with what it has open, and says what it cannot do."""
+    pack = packs / "model.bpk"
+    os.chown(packs, NOBODY, NOBODY)
+    os.chown(pack, NOBODY, NOBODY)
+    at = folder / "mnt"
+    at.mkdir()
+    os.chown(at, NOBODY, NOBODY)
+    folder.chmod(0o755)
+    with daemon(*as_nobody(BPKFS, "-f", "packs/model.bpk", "mnt"), at=at, cwd=folder) as process:
+        run(*as_nobody("sh", "-c", f"echo first >'{at}/metadata/k'"))
+        packs.chmod(0)
+        assert run(*as_nobody("cat", at / "metadata/k")).out == b"first\n"
+        failed = run(*as_nobody(conftest.BPK, "commit", at))
+        assert failed.status == 1 and "Permission denied" in failed.err
+        packs.chmod(0o755)
+        assert run(*as_nobody(conftest.BPK, "umount", at)).status == 0
+        assert reap(process) == 0
+    assert edit.book(pack).metadata["k"] == "first"
+
+
+def test_the_journal_knows_the_boot(packs):
+    """Read before the daemon is confined."""
+    pack = packs / "model.bpk"
+    boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
+    with edit.edited(pack) as mount:
+        for round_ in range(2):
+            (mount / "metadata/k").write_text(f"edited {round_}\n")
+            assert boot in (edit.edits_folder(pack) / "journal").read_bytes()[:128]
+            edit.commit(mount)
