@@ -5,6 +5,7 @@
 #include "tree_nodes.h"
 #include "view/index.h"
 #include "view/json.h"
+#include "view/json_read.h"
 #include "view/maps.h"
 #include "view/sidecar.h"
 
@@ -173,27 +174,68 @@ void bpk_node_note_change(struct bpk_mount *mount, int r) {
 
 /* ---- extended attributes --------------------------------------------------------------------- */
 
-static void xattr_dtype(const struct bpk_mount *mount, uint32_t index, struct bpk_outbuf *out) {
+/* What a tensor's attributes show: as the pack has it, or as the edits make it. */
+struct shown {
     struct bpk_dtype dtype;
-    bpk_pack_tensor_dtype(mount->pack, index, &dtype);
-    bpk_json_dtype(out, &dtype);
+    struct bpk_shape shape;
+    bool has_param_id;
+    uint64_t param_id;
+    struct bpk_descriptor edited; /* what `shape` may be of */
+};
+
+static int show_edited(const struct bpk_mount *mount, const struct bpk_node *node,
+                       struct shown *ret_shown) {
+    char name[BPK_FILE_NAME_BUF + 8];
+    struct bpk_place place = bpk_node_place(mount, node, name);
+    struct bpk_descriptor edited;
+    static const uint64_t none[1] = {0};
+    int r = bpk_edits_descriptor(mount->edits, &place, &edited);
+    if (r < 0)
+        return r;
+    *ret_shown = (struct shown){
+        .dtype = edited.dtype,
+        .shape = {.dims = edited.dims ? edited.dims : none, .left = edited.rank},
+        .has_param_id = edited.has_param_id,
+        .param_id = edited.param_id,
+        .edited = edited,
+    };
+    return 0;
 }
 
-static void xattr_shape(const struct bpk_mount *mount, uint32_t index, struct bpk_outbuf *out) {
-    bpk_json_shape(out, bpk_pack_tensor_shape(mount->pack, index));
-}
-
-static void xattr_param_id(const struct bpk_mount *mount, uint32_t index, struct bpk_outbuf *out) {
+static int show(const struct bpk_mount *mount, const struct bpk_node *node,
+                struct shown *ret_shown) {
     struct bpk_tensor tensor;
-    bpk_pack_tensor(mount->pack, index, &tensor);
-    if (tensor.has_param_id)
-        bpk_out_u64(out, tensor.param_id);
+    if (node->kind != BPK_NODE_TENSOR && node->kind != BPK_NODE_EDITED)
+        return -ENOTSUP;
+    if (mount->edits)
+        return show_edited(mount, node, ret_shown);
+    bpk_pack_tensor(mount->pack, node->index, &tensor);
+    *ret_shown = (struct shown){
+        .shape = bpk_pack_tensor_shape(mount->pack, node->index),
+        .has_param_id = tensor.has_param_id,
+        .param_id = tensor.param_id,
+    };
+    bpk_pack_tensor_dtype(mount->pack, node->index, &ret_shown->dtype);
+    return 0;
+}
+
+static void xattr_dtype(const struct shown *shown, struct bpk_outbuf *out) {
+    bpk_json_dtype(out, &shown->dtype);
+}
+
+static void xattr_shape(const struct shown *shown, struct bpk_outbuf *out) {
+    bpk_json_shape(out, shown->shape);
+}
+
+static void xattr_param_id(const struct shown *shown, struct bpk_outbuf *out) {
+    if (shown->has_param_id)
+        bpk_out_u64(out, shown->param_id);
 }
 
 static const struct {
     const char *name;
     /* Writes the value; nothing where the tensor has none. */
-    void (*write)(const struct bpk_mount *mount, uint32_t index, struct bpk_outbuf *out);
+    void (*write)(const struct shown *shown, struct bpk_outbuf *out);
 } xattrs[] = {
     {"user.bpk.dtype", xattr_dtype},
     {"user.bpk.shape", xattr_shape},
@@ -203,24 +245,32 @@ enum { XATTRS = sizeof(xattrs) / sizeof(xattrs[0]) };
 
 int bpk_node_xattr(const struct bpk_mount *mount, const struct bpk_node *node, const char *name,
                    struct bpk_outbuf *ret_value) {
-    for (size_t i = 0; i < XATTRS && node->kind == BPK_NODE_TENSOR; i++) {
-        if (strcmp(name, xattrs[i].name) != 0)
-            continue;
-        xattrs[i].write(mount, node->index, ret_value);
-        if (ret_value->failed)
-            return -ENOMEM;
-        return ret_value->len > 0 ? 0 : -ENODATA;
-    }
-    return -ENOTSUP;
+    size_t i = 0;
+    while (i < XATTRS && strcmp(name, xattrs[i].name) != 0)
+        i++;
+    struct shown shown;
+    int r = i < XATTRS ? show(mount, node, &shown) : -ENOTSUP;
+    if (r < 0)
+        return r;
+    xattrs[i].write(&shown, ret_value);
+    bpk_descriptor_clear(&shown.edited);
+    if (ret_value->failed)
+        return -ENOMEM;
+    return ret_value->len > 0 ? 0 : -ENODATA;
 }
 
 int bpk_node_xattr_names(const struct bpk_mount *mount, const struct bpk_node *node,
                          struct bpk_outbuf *ret_names) {
-    for (size_t i = 0; i < XATTRS && node->kind == BPK_NODE_TENSOR; i++) {
+    struct shown shown;
+    int r = show(mount, node, &shown);
+    if (r < 0)
+        return r == -ENOTSUP || r == -ENODATA ? 0 : r;
+    for (size_t i = 0; i < XATTRS; i++) {
         struct bpk_outbuf value = {.counting = true};
-        xattrs[i].write(mount, node->index, &value);
+        xattrs[i].write(&shown, &value);
         if (value.len > 0)
             bpk_out(ret_names, xattrs[i].name, strlen(xattrs[i].name) + 1);
     }
+    bpk_descriptor_clear(&shown.edited);
     return ret_names->failed ? -ENOMEM : 0;
 }

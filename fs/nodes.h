@@ -21,8 +21,8 @@ int bpk_node_read(struct bpk_mount *mount, const struct bpk_node *node, uint64_t
 /* Says once that reading failed, if `r` is -EIO. */
 void bpk_node_note_change(struct bpk_mount *mount, int r);
 
-/* The value of a tensor's extended attribute: -ENODATA if it has none, -ENOTSUP for other names
- * and other files. */
+/* The value of a tensor's extended attribute, as edits make it: -ENODATA if it has none, -ENOTSUP
+ * for other names and other files. */
 int bpk_node_xattr(const struct bpk_mount *mount, const struct bpk_node *node, const char *name,
                    struct bpk_outbuf *ret_value);
 

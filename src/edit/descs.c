@@ -166,6 +166,37 @@ int bpk_state_desc(struct bpk_edits *edits, const char *name, struct bpk_desc **
     return *ret_desc ? 0 : -ENOMEM;
 }
 
+static int copy_descriptor(struct bpk_edits *edits, const struct bpk_place *place,
+                           struct bpk_descriptor *ret_descriptor) {
+    const struct bpk_file *file = bpk_state_file(edits, place->number);
+    const char *name = file ? file->name : place->name;
+    struct bpk_desc *desc;
+    if (!name)
+        return -ENODATA;
+    if ((file ? file->folder : place->folder) != BPK_IN_TENSORS || (file && file->target) ||
+        bpk_state_is_text(edits, BPK_IN_TENSORS, name))
+        return -ENOTSUP;
+    int r = bpk_state_desc(edits, name, &desc);
+    if (r < 0 || !desc)
+        return r < 0 ? r : -ENODATA;
+    struct bpk_descriptor means = desc->means;
+    means.dims = NULL;
+    if (copy_dims(bpk_desc_shape(desc), &means))
+        *ret_descriptor = means;
+    else
+        r = -ENOMEM;
+    bpk_desc_unref(desc);
+    return r;
+}
+
+int bpk_edits_descriptor(struct bpk_edits *edits, const struct bpk_place *place,
+                         struct bpk_descriptor *ret_descriptor) {
+    pthread_mutex_lock(&edits->lock);
+    int r = copy_descriptor(edits, place, ret_descriptor);
+    pthread_mutex_unlock(&edits->lock);
+    return r;
+}
+
 void bpk_state_free_stem(struct bpk_edits *edits, struct bpk_stem *stem) {
     HASH_DEL(edits->stems, stem);
     bpk_desc_unref(stem->now);

@@ -15,6 +15,7 @@
 #include <time.h>
 
 struct bpk_edits;
+struct bpk_descriptor;
 
 /* A file: its inode number and, for one that was never touched, its name in the base. */
 struct bpk_place {
@@ -86,6 +87,11 @@ struct bpk_file_stat {
 /* -ESTALE for a number that has no name and no open handle. */
 int bpk_edits_stat(struct bpk_edits *edits, const struct bpk_place *place,
                    struct bpk_file_stat *ret_stat);
+
+/* What a tensor's file means as things are: its sidecar's dtype, shape and param_id, edited or not.
+ * To be cleared (view/json_read.h). -ENODATA: nothing says it; -ENOTSUP: it is no tensor's file. */
+int bpk_edits_descriptor(struct bpk_edits *edits, const struct bpk_place *place,
+                         struct bpk_descriptor *ret_descriptor);
 
 /* When a folder was last changed; 0: the pack's time. */
 struct timespec bpk_edits_folder_mtime(struct bpk_edits *edits, enum bpk_folder folder);

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+import bpkedit as edit
 import bpkview as view
 from bpkref import read
 from conftest import BPK, BPKFS, BYTES, ENVIRONMENT, GOOD, NOBODY, PATIENCE, SANITIZED, as_nobody, check_lines, code_of
@@ -144,6 +145,33 @@ def test_xattrs(pack):
             assert code_of(os.getxattr, others, name) == "ENOTSUP"
         assert os.listxattr(mount.path / "metadata/k") == []
         assert code_of(os.setxattr, path, "user.bpk.dtype", b"x") == "EROFS"
+
+
+def test_xattrs_of_edits(folder):
+    """They are what is in force: as the sidecars say, in an edit and after its commit."""
+    path = edit.make_pack(folder)
+
+    def shown(file):
+        names = os.listxattr(file)
+        assert set(names) <= {f"user.bpk.{name}" for name in ("dtype", "shape", "param_id")}
+        return {name[9:]: os.getxattr(file, name).decode() for name in names}
+
+    with edit.edited(path, "xattr") as mount:
+        tensors = mount.tensors
+        assert shown(tensors / "fc.weight") == {"dtype": '"F32"', "shape": "[4, 4]", "param_id": "7"}
+        edit.write_sidecar(mount, "fc.weight", "I32", [16], param_id=99)
+        (tensors / "new").write_bytes(bytes(8))
+        assert shown(tensors / "new") == {} and code_of(os.getxattr, tensors / "new", "user.bpk.dtype") == "ENODATA"
+        edit.write_sidecar(mount, "new", "U8", [2, 4])
+        (tensors / "text").rename(tensors / "renamed")
+        for _ in range(2):
+            assert shown(tensors / "fc.weight") == {"dtype": '"I32"', "shape": "[16]", "param_id": "99"}
+            assert shown(tensors / "new") == {"dtype": '"U8"', "shape": "[2, 4]"}
+            assert shown(tensors / "renamed")["param_id"] == "21"
+            assert shown(tensors / "new.json") == shown(mount / "metadata/k") == shown(tensors) == {}
+            edit.commit(mount)
+        (mount / "metadata/pending~").write_text("x")
+        assert shown(mount / "metadata/pending~") == {}
 
 
 def test_getfattr_and_tar_with_xattrs(pack, folder):

@@ -2,6 +2,9 @@
  * commit leaves out (semantics.md 2, 3.2, 3.3, 3.7, 4). */
 #include "editbase.h"
 
+#include "view/json.h"
+#include "view/json_read.h"
+
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -412,6 +415,59 @@ START_TEST(half_of_the_tensors_do_not_go_unasked) {
     ck_assert(!kit_pack_has(&kit, "a"));
 }
 
+/* ---- what is in force ------------------------------------------------------------------------ */
+
+/* "KIND DIMS param_id" of the tensor at that place, or the error. */
+static const char *in_force(const struct bpk_place *place) {
+    static char text[100];
+    struct bpk_descriptor now = {0};
+    struct bpk_outbuf out = {0};
+    int r = bpk_edits_descriptor(kit.edits, place, &now);
+    if (r < 0)
+        return r == -ENODATA ? "ENODATA" : r == -ENOTSUP ? "ENOTSUP" : "other";
+    bpk_json_dtype(&out, &now.dtype);
+    for (uint32_t i = 0; i < now.rank; i++) {
+        bpk_out_str(&out, " ");
+        bpk_out_u64(&out, now.dims[i]);
+    }
+    if (now.has_param_id) {
+        bpk_out_str(&out, " #");
+        bpk_out_u64(&out, now.param_id);
+    }
+    snprintf(text, sizeof(text), "%.*s", (int)out.len, out.text);
+    bpk_outbuf_clear(&out);
+    bpk_descriptor_clear(&now);
+    return text;
+}
+
+static const char *name_in_force(enum bpk_folder folder, const char *name) {
+    struct bpk_place place = kit_place(&kit, folder, name);
+    return in_force(&place);
+}
+
+START_TEST(a_descriptor_is_what_the_sidecar_says) {
+    ck_assert_str_eq(name_in_force(T, "b"), "\"F32\" 2 3 #7");
+    ck_assert_str_eq(name_in_force(T, "d"), "\"U8\" 0");
+    ck_assert_int_eq(put(T, "b.json", "{\"dtype\": \"I32\", \"shape\": [2, 3], \"param_id\": 9}"),
+                     0);
+    ck_assert_str_eq(name_in_force(T, "b"), "\"I32\" 2 3 #9");
+    ck_assert_int_eq(put(T, "b.json", "{"), 0); /* the last good value */
+    ck_assert_str_eq(name_in_force(T, "b"), "\"I32\" 2 3 #9");
+    ck_assert_int_eq(put(T, "b.json", "{\"dtype\": \"F32\", \"shape\": [6]}"), 0);
+    kit_commit_all(&kit);
+    ck_assert_str_eq(name_in_force(T, "b"), "\"F32\" 6");
+    ck_assert_int_eq(put(T, "new", "1234"), 0);
+    ck_assert_str_eq(name_in_force(T, "new"), "ENODATA");
+    ck_assert_int_eq(put(T, "new.json", "{\"dtype\": \"U8\", \"shape\": [4]}"), 0);
+    ck_assert_str_eq(name_in_force(T, "new"), "\"U8\" 4");
+    struct bpk_place moved = kit_place(&kit, T, "new");
+    ck_assert_int_eq(bpk_edits_rename(kit.edits, &moved, T, "moved", false), 0);
+    ck_assert_str_eq(in_force(&moved), "\"U8\" 4");
+    ck_assert_str_eq(name_in_force(T, "new.json"), "ENOTSUP");
+    ck_assert_str_eq(name_in_force(R, "metadata.json"), "ENOTSUP");
+    ck_assert_str_eq(name_in_force(BPK_IN_METADATA, "note"), "ENOTSUP");
+}
+
 int main(void) {
     Suite *suite = suite_create("edits_texts");
     TCase *tc = editbase_case(suite, "texts");
@@ -429,6 +485,8 @@ int main(void) {
     tc = editbase_case(suite, "handles");
     tcase_add_loop_test(tc, a_held_text_is_an_edit_until_the_mount_is_gone, 0, ROWS(held_texts));
     tcase_add_test(tc, a_held_text_that_is_not_whole_stays);
+    tc = editbase_case(suite, "in_force");
+    tcase_add_test(tc, a_descriptor_is_what_the_sidecar_says);
     tc = editbase_case(suite, "left_out");
     tcase_add_test(tc, names_joined_by_a_rename_stand_or_fall_together);
     tcase_add_test(tc, a_key_is_left_out_alone);
