@@ -11,6 +11,10 @@ struct bpk_array {
     uint64_t size;        /* bytes */
 };
 
+/* Whether its length is what its shape and dtype need. A QFloat's is as it is: its bytes are shown
+ * in one dimension. */
+bool bpk_array_is_whole(const struct bpk_array *array);
+
 /* The bytes of one tensor, wherever they are. Any thread may call. */
 struct bpk_source {
     /* Reads exactly `size` bytes at `offset`, all of them inside the tensor: 0 or -errno. */

@@ -252,8 +252,9 @@ int bpk_npy_reorder(const struct bpk_npy *npy, const struct bpk_source *source,
     if (npy->size == 0)
         return 0;
     make_plan(&plan, npy);
-    _cleanup_free_ char *from = malloc(BOX_SIZE);
-    _cleanup_free_ char *turned = malloc(BOX_SIZE);
+    size_t room = npy->size < BOX_SIZE ? (size_t)npy->size : BOX_SIZE;
+    _cleanup_free_ char *from = malloc(room);
+    _cleanup_free_ char *turned = malloc(room);
     if (!from || !turned)
         return -ENOMEM;
     do {

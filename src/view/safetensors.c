@@ -33,18 +33,13 @@ static enum bpk_kind kind_of(const struct bpk_array *array) {
 
 bool bpk_safetensors_takes(struct bpk_str name, const struct bpk_array *array,
                            const char **ret_reason) {
-    uint64_t length = array->size; /* a QFloat's is as it is */
-    if (bpk_str_is(name, METADATA_KEY)) {
+    if (bpk_str_is(name, METADATA_KEY))
         *ret_reason = "has the name under which safetensors files keep their metadata";
-        return false;
-    }
-    if (array->dtype.kind != BPK_QFLOAT &&
-        (!bpk_dtype_shape_length(&array->dtype, array->dims, array->rank, &length) ||
-         length != array->size)) {
+    else if (!bpk_array_is_whole(array))
         *ret_reason = "has another length than its shape and dtype need";
-        return false;
-    }
-    return true;
+    else
+        return true;
+    return false;
 }
 
 int bpk_safetensors_compare(const void *a, const void *b) {
