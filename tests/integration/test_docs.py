@@ -127,6 +127,7 @@ KNOWN_OUTPUT = [
     ("grep -r . mnt/metadata", "mnt/metadata/model:mnist-mini"),
     ("jq -r", "fc1.weight\t102400"),
     ("sed -i", "edited       tensors/conv1.conv.weight"),
+    ("cat --npy", "(400, 64)"),
     ("bpk recover", "no edits"),
     ("awk ", '"F32" 117672'),
     ("bpk verify model", "good: 18 tensors"),

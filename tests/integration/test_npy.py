@@ -1,4 +1,7 @@
-"""Headers and orders of .npy files, as NumPy has them: `npytool` (tests/unit) says what the program makes of one."""
+"""Headers and orders of .npy files, as NumPy has them, and the files that `bpk cat --npy` writes.
+
+`npytool` (tests/unit) says what the program makes of a file of NumPy's.
+"""
 
 import io
 import random
@@ -9,15 +12,20 @@ import numpy
 import pytest
 from numpy.lib import format as npy
 
-from conftest import BUILD, missing, run
+from bpkref import build, file_names, read
+from bpkview import numpy_string
+from conftest import BUILD, FIXTURES, missing, run, run_bpk
+from test_fixtures import NAMES
 
 TOOL = BUILD / "tests/unit/npytool"
 
 
-@pytest.fixture(autouse=True)
-def tool():
+def run_tool(*arguments, **options):
     if not TOOL.exists():
         missing(f"no program at {TOOL}: build it, or set BPK_BUILD")
+    result = run(TOOL, *arguments, **options)
+    assert (result.status, result.err) == (0, "")
+    return result.out
 
 
 # --- Headers ---
@@ -28,10 +36,9 @@ def ours(headers, folder):
     records = folder / "records"
     records.write_bytes(b"".join(struct.pack("<I", len(header)) + header for header in headers))
     with open(records, "rb") as file:
-        result = run(TOOL, "headers", stdin=file)
-    assert (result.status, result.err) == (0, "")
+        lines = run_tool("headers", stdin=file).decode("ascii").splitlines()
     answers = []
-    for line in result.out.decode("ascii").splitlines():
+    for line in lines:
         if line in ("refused", "more"):
             answers.append(None)
             continue
@@ -145,8 +152,7 @@ def test_headers_with_pieces_of_python(folder):
 
 def reordered(array, folder):
     numpy.save(folder / "a.npy", array)
-    result = run(TOOL, "reorder", folder / "a.npy", folder / "out")
-    assert (result.status, result.out, result.err) == (0, b"", "")
+    assert run_tool("reorder", folder / "a.npy", folder / "out") == b""
     return (folder / "out").read_bytes()
 
 
@@ -158,3 +164,63 @@ def test_arrays_are_put_in_order(kind, order, folder):
         data = random.Random(count).randbytes(count)
         array = numpy.frombuffer(data, kind).reshape(shape, order=order)
         assert reordered(array, folder) == array.astype(array.dtype.newbyteorder("<")).tobytes("C"), shape
+
+
+# --- bpk cat --npy ---
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_numpy_loads_every_tensor(name):
+    """All of a pack in one stream."""
+    path = FIXTURES / f"{name}.bpk"
+    pack = read(path)
+    names = file_names(list(pack.tensors))
+    if not names:
+        return
+    result = run_bpk("cat", "--npy", "--", path, *names.values())
+    assert (result.status, result.err) == (0, "")
+    stream = io.BytesIO(result.out)
+    for key in names:
+        tensor, array = pack.tensors[key], numpy.load(stream)
+        shape = (tensor.nbytes,) if "QFloat" in tensor.dtype else tuple(tensor.shape)
+        assert (array.dtype, array.shape) == (numpy.dtype(numpy_string(tensor.dtype)), shape)
+        assert array.tobytes() == tensor.bytes()
+    assert stream.read() == b""
+
+
+def test_files_are_those_that_numpy_saves(folder):
+    source = random.Random(3)
+    tensors, saved = [], b""
+    kinds = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I32": "<i4", "I8": "|i1", "U64": "<u8", "U8": "|u1"}
+    for dtype, kind in [*kinds.items(), ({"Bool": "Native"}, "|b1"), ({"Bool": "U32"}, "<u4")]:
+        for shape in ([], [0], [3], [64, 1, 3, 3], [2] * 14, [1] * 20 + [12345]):
+            count = int(numpy.prod(shape)) * numpy.dtype(kind).itemsize
+            data, file = source.randbytes(count), io.BytesIO()
+            numpy.save(file, numpy.frombuffer(data, kind).reshape(shape))
+            saved += file.getvalue()
+            tensors.append((f"t{len(tensors)}", dtype, shape, data, None))
+    (folder / "x.bpk").write_bytes(build(tensors, {}, {}))
+    result = run_bpk("cat", "--npy", folder / "x.bpk", *(name for name, *_ in tensors))
+    assert (result.status, result.err) == (0, "")
+    assert result.out == saved
+
+
+def test_what_numpy_could_not_load_is_refused(folder):
+    """Before a byte of the others is written. Without --npy there is nothing against it."""
+    tensors = [
+        ("good", "U8", [3], b"abc", None),
+        ("short", "F32", [3], bytes(11), None),
+        ("deep", "U8", [1] * 65, b"x", None),
+        ("deepest", "U8", [1] * 64, b"x", None),
+    ]
+    path = folder / "x.bpk"
+    path.write_bytes(build(tensors, {}, {}))
+    for name, said in (
+        ("short", "'short' has another length than its shape and dtype need"),
+        ("deep", "'deep' has 65 dimensions, an array of NumPy has at most 64"),
+        ("gone", "there is no tensor 'gone'; 'bpk ls' lists them"),
+    ):
+        result = run_bpk("cat", "--npy", path, "good", name)
+        assert (result.status, result.out, result.err) == (1, b"", f"bpk: {path}: {said}\n")
+    assert run_bpk("cat", path, "good", "short", "deep").out == b"abc" + bytes(11) + b"x"
+    assert run_bpk("cat", "--npy", path, "deepest").out.endswith(b"\nx")
