@@ -45,6 +45,16 @@ static const struct {
     [BPK_SCALE_UE4M3] = {"UE4M3", 1},
 };
 
+static const struct {
+    const char *name;
+    bool takes_dim;
+} stores[] = {
+    [BPK_STORE_NATIVE] = {"Native", false},
+    [BPK_STORE_PACKED_NATIVE] = {"PackedNative", true},
+    [BPK_STORE_PACKED_U32] = {"PackedU32", true},
+    [BPK_STORE_U32] = {"U32", false},
+};
+
 static const char *const modes[] = {
     [BPK_MODE_SYMMETRIC] = "Symmetric",
     [BPK_MODE_LOOKUP] = "Lookup",
@@ -97,24 +107,10 @@ bool bpk_quant_mode_from_name(struct bpk_str name, enum bpk_quant_mode *ret_mode
 
 bool bpk_quant_store_from_name(struct bpk_str name, enum bpk_quant_store *ret_store,
                                bool *ret_takes_dim) {
-    static const struct {
-        const char *name;
-        enum bpk_quant_store store;
-        bool takes_dim;
-    } stores[] = {
-        {"Native", BPK_STORE_NATIVE, false},
-        {"PackedNative", BPK_STORE_PACKED_NATIVE, true},
-        {"PackedU32", BPK_STORE_PACKED_U32, true},
-        {"U32", BPK_STORE_U32, false},
-    };
-    for (size_t i = 0; i < BPK_ARRAY_LEN(stores); i++) {
-        if (!bpk_str_is(name, stores[i].name))
-            continue;
-        *ret_store = stores[i].store;
-        *ret_takes_dim = stores[i].takes_dim;
-        return true;
-    }
-    return false;
+    if (!FIND_NAME(name, stores, ret_store))
+        return false;
+    *ret_takes_dim = stores[*ret_store].takes_dim;
+    return true;
 }
 
 const char *bpk_kind_name(enum bpk_kind kind) {
@@ -131,6 +127,10 @@ const char *bpk_quant_value_name(enum bpk_quant_value value) {
 
 const char *bpk_scale_name(enum bpk_scale scale) {
     return scales[scale].name;
+}
+
+const char *bpk_quant_store_name(enum bpk_quant_store store) {
+    return stores[store].name;
 }
 
 const char *bpk_quant_mode_name(enum bpk_quant_mode mode) {
@@ -153,46 +153,47 @@ bool bpk_dtype_length(const struct bpk_dtype *dtype, uint64_t elements, uint64_t
     return bpk_mul_u64(elements, bpk_dtype_size(dtype), ret_bytes);
 }
 
-/* Elements of storage that the values take (Burn's storage_elements), each of *ret_bits bits. */
-static bool scheme_storage(const struct bpk_scheme *scheme, const uint64_t *dims, uint32_t rank,
-                           uint64_t *ret_elements, unsigned *ret_bits) {
-    unsigned value_bits = quant_values[scheme->value].bits;
-    bool packed = scheme->store != BPK_STORE_NATIVE;
-    unsigned stored_bits = value_bits;
+unsigned bpk_scale_size(enum bpk_scale scale) {
+    return scales[scale].size;
+}
+
+/* How the values are stored (Burn's storage_elements). */
+static bool split_values(const struct bpk_scheme *scheme, const uint64_t *dims, uint32_t rank,
+                         struct bpk_scheme_parts *parts) {
+    parts->value_bits = quant_values[scheme->value].bits;
+    parts->element_bits = parts->value_bits;
     if (scheme->store == BPK_STORE_PACKED_U32 || scheme->store == BPK_STORE_U32)
-        stored_bits = 32;
+        parts->element_bits = 32;
     else if (scheme->store == BPK_STORE_PACKED_NATIVE && scheme->value == BPK_E2M1)
-        stored_bits = 2 * value_bits;
-    uint64_t per_element = stored_bits / value_bits;
-    bool pack_a_dim = packed && per_element > 1 && rank > 0;
-    if (pack_a_dim && scheme->packed_dim >= rank)
+        parts->element_bits = 2 * parts->value_bits;
+    uint64_t per_element = parts->element_bits / parts->value_bits;
+    parts->packs_a_dim = scheme->store != BPK_STORE_NATIVE && per_element > 1 && rank > 0;
+    if (parts->packs_a_dim && scheme->packed_dim >= rank)
         return false;
     uint64_t elements = 1;
     for (uint32_t i = 0; i < rank; i++) {
         uint64_t dim = dims[i];
-        if (pack_a_dim && i == rank - 1 - scheme->packed_dim)
+        if (parts->packs_a_dim && i == rank - 1 - scheme->packed_dim)
             dim = dim / per_element + (dim % per_element != 0);
         if (!bpk_mul_u64(elements, dim, &elements))
             return false;
     }
-    if (!pack_a_dim)
+    if (!parts->packs_a_dim)
         elements = elements / per_element + (elements % per_element != 0);
-    *ret_elements = elements;
-    *ret_bits = stored_bits;
-    return true;
+    return bpk_mul_u64(elements, (parts->element_bits + 7) / 8, &parts->value_bytes);
 }
 
-/* Scales of a scheme with blocks: the block is right-aligned to the shape, missing leading block
- * dimensions are 1. */
-static bool block_count(const struct bpk_scheme *scheme, const uint64_t *dims, uint32_t rank,
-                        uint64_t *ret_blocks) {
+uint8_t bpk_scheme_block(const struct bpk_scheme *scheme, uint32_t rank, uint32_t i) {
+    return i + scheme->block_len >= rank ? scheme->block_dims[i + scheme->block_len - rank] : 1;
+}
+
+static bool count_blocks(const struct bpk_scheme *scheme, const uint64_t *dims, uint32_t rank,
+                         uint64_t *ret_blocks) {
     if (scheme->block_len > BPK_ARRAY_LEN(scheme->block_dims) || scheme->block_len > rank)
         return false;
     uint64_t blocks = 1;
     for (uint32_t i = 0; i < rank; i++) {
-        uint64_t block = 1;
-        if (i + scheme->block_len >= rank)
-            block = scheme->block_dims[i + scheme->block_len - rank];
+        uint64_t block = bpk_scheme_block(scheme, rank, i);
         if (block == 0)
             return false;
         if (!bpk_mul_u64(blocks, dims[i] / block + (dims[i] % block != 0), &blocks))
@@ -202,27 +203,32 @@ static bool block_count(const struct bpk_scheme *scheme, const uint64_t *dims, u
     return true;
 }
 
+bool bpk_scheme_split(const struct bpk_scheme *scheme, const uint64_t *dims, uint32_t rank,
+                      struct bpk_scheme_parts *ret_parts) {
+    struct bpk_scheme_parts parts = {
+        .scales = 1,
+        .scale = scheme->has_block    ? scheme->block_scale
+                 : scheme->has_tensor ? scheme->tensor_scale
+                                      : BPK_SCALE_F32,
+    };
+    if (!split_values(scheme, dims, rank, &parts))
+        return false;
+    if (scheme->has_block && !count_blocks(scheme, dims, rank, &parts.scales))
+        return false;
+    *ret_parts = parts;
+    return true;
+}
+
 bool bpk_scheme_length(const struct bpk_scheme *scheme, const uint64_t *dims, uint32_t rank,
                        uint64_t *ret_bytes) {
-    uint64_t elements;
-    unsigned bits;
+    struct bpk_scheme_parts parts;
     uint64_t bytes;
-    if (!scheme_storage(scheme, dims, rank, &elements, &bits) ||
-        !bpk_mul_u64(elements, (bits + 7) / 8, &bytes))
-        return false;
-    uint64_t scale_count = 1;
-    enum bpk_scale scale = scheme->has_tensor ? scheme->tensor_scale : BPK_SCALE_F32;
-    if (scheme->has_block) {
-        if (!block_count(scheme, dims, rank, &scale_count))
-            return false;
-        scale = scheme->block_scale;
-    }
-    uint64_t scale_bytes;
-    if (!bpk_mul_u64(scale_count, scales[scale].size, &scale_bytes) ||
-        !bpk_add_u64(bytes, scale_bytes, &bytes))
+    if (!bpk_scheme_split(scheme, dims, rank, &parts) ||
+        !bpk_mul_u64(parts.scales, bpk_scale_size(parts.scale), &bytes) ||
+        !bpk_add_u64(bytes, parts.value_bytes, &bytes))
         return false;
     if (scheme->has_block && scheme->has_tensor &&
-        !bpk_add_u64(bytes, scales[BPK_SCALE_F32].size, &bytes))
+        !bpk_add_u64(bytes, bpk_scale_size(BPK_SCALE_F32), &bytes))
         return false;
     *ret_bytes = bytes;
     return true;
