@@ -41,6 +41,22 @@ size_t bpk_cli_lines(const char *file, const struct bpk_outbuf *text) {
     return count;
 }
 
+bool bpk_cli_out(const void *bytes, size_t size) {
+    const char *at = bytes;
+    while (size > 0) {
+        ssize_t n = write(STDOUT_FILENO, at, size);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            bpk_cli_error(NULL, "cannot write: %s", strerror(errno));
+            return false;
+        }
+        at += n;
+        size -= (size_t)n;
+    }
+    return true;
+}
+
 int bpk_cli_usage(const struct bpk_verb *verb) {
     (void)fprintf(stderr, "usage: bpk %s %s\n", verb->name, verb->arguments);
     return BPK_EXIT_USAGE;

@@ -37,6 +37,9 @@ void bpk_cli_error(const char *file, const char *format, ...) __attribute__((for
 /* The same for each line of a text, made safe for a terminal. Returns how many those were. */
 size_t bpk_cli_lines(const char *file, const struct bpk_outbuf *text);
 
+/* Writes to standard output; false, with a message, if that fails. */
+bool bpk_cli_out(const void *bytes, size_t size);
+
 /* The usage line of a verb on stderr; returns BPK_EXIT_USAGE. */
 int bpk_cli_usage(const struct bpk_verb *verb);
 
