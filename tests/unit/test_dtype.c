@@ -5,6 +5,8 @@
 #include "packbuild.h"
 #include "suite.h"
 
+#include <string.h>
+
 static const struct {
     enum bpk_kind kind;
     enum bpk_bool_store store;
@@ -62,6 +64,18 @@ START_TEST(names_lead_back) {
     CHECK_NAMES(bpk_scale_from_name, bpk_scale_name, (enum bpk_scale)BPK_SCALE_UE4M3);
     CHECK_NAMES(bpk_quant_mode_from_name, bpk_quant_mode_name,
                 (enum bpk_quant_mode)BPK_MODE_LOOKUP);
+}
+
+START_TEST(stores_of_quantised_values) {
+    for (int i = 0; i <= BPK_STORE_U32; i++) {
+        enum bpk_quant_store store;
+        bool takes_dim;
+        const char *name = bpk_quant_store_name((enum bpk_quant_store)i);
+        ck_assert(bpk_quant_store_from_name(str(name), &store, &takes_dim));
+        ck_assert_int_eq(store, i);
+        ck_assert_int_eq(takes_dim, strncmp(name, "Packed", 6) == 0);
+        ck_assert(!bpk_quant_store_from_name(str("packed"), &store, &takes_dim));
+    }
 }
 
 START_TEST(stores_of_a_bool) {
@@ -196,6 +210,7 @@ int main(void) {
     TCase *tc = suite_case(suite, "all");
     tcase_add_loop_test(tc, names_and_sizes, 0, ROWS(dtypes));
     tcase_add_test(tc, names_lead_back);
+    tcase_add_test(tc, stores_of_quantised_values);
     tcase_add_test(tc, stores_of_a_bool);
     tcase_add_test(tc, strings_equal_whole);
     tcase_add_test(tc, lengths_overflow);
