@@ -17,20 +17,13 @@ enum { BUFFER_SIZE = 1 << 20 };
 /* What is written of each tensor. */
 enum form { FORM_BYTES, FORM_NPY, FORM_F32 };
 
-static void tell_unread(const struct bpk_cli_pack *pack, int r) {
-    bpk_cli_error(pack->path,
-                  bpk_pack_is_changed(pack->pack) ? "the file was changed while it was read"
-                                                  : "cannot read: %s",
-                  strerror(-r));
-}
-
 static bool copy_tensor(const struct bpk_cli_pack *pack, uint32_t index, char *buffer) {
     uint64_t offset = 0;
     for (;;) {
         size_t n;
         int r = bpk_pack_read(pack->pack, index, offset, buffer, BUFFER_SIZE, &n);
         if (r < 0) {
-            tell_unread(pack, r);
+            bpk_cli_unread(pack, r);
             return false;
         }
         if (n == 0)
@@ -102,7 +95,7 @@ static bool copy_values(struct tensor *tensor, char *buffer) {
             n = (size_t)(count - first);
         int r = bpk_f32_read(tensor->f32, &source, first, n, values);
         if (r < 0) {
-            tell_unread(tensor->pack, r);
+            bpk_cli_unread(tensor->pack, r);
             return false;
         }
         if (!bpk_cli_out(buffer, n * sizeof(*values)))

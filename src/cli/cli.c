@@ -103,6 +103,13 @@ void bpk_cli_close(struct bpk_cli_pack *pack) {
     *pack = (struct bpk_cli_pack){0};
 }
 
+void bpk_cli_unread(const struct bpk_cli_pack *pack, int r) {
+    bpk_cli_error(pack->path,
+                  bpk_pack_is_changed(pack->pack) ? "the file was changed while it was read"
+                                                  : "cannot read: %s",
+                  strerror(-r));
+}
+
 /* The tensor that is shown as `name`: for what neither spelling leads to. */
 static int find_shown(const struct bpk_cli_pack *pack, struct bpk_str name, uint32_t *ret_index) {
     for (uint32_t i = 0; i < pack->info.tensors; i++) {

@@ -24,6 +24,7 @@ struct bpk_verb {
 extern const struct bpk_verb bpk_verb_info;
 extern const struct bpk_verb bpk_verb_ls;
 extern const struct bpk_verb bpk_verb_cat;
+extern const struct bpk_verb bpk_verb_export;
 extern const struct bpk_verb bpk_verb_verify;
 extern const struct bpk_verb bpk_verb_status;
 extern const struct bpk_verb bpk_verb_commit;
@@ -59,6 +60,9 @@ bool bpk_cli_layout(const char *text, struct bpk_open_options *options);
 int bpk_cli_open(const char *path, const struct bpk_open_options *options,
                  struct bpk_cli_pack *ret_pack);
 void bpk_cli_close(struct bpk_cli_pack *pack);
+
+/* Says that bytes of the pack could not be read; `r` is why. */
+void bpk_cli_unread(const struct bpk_cli_pack *pack, int r);
 
 /* The tensor of which `name` is the file name, or another spelling of it with %XX. -ENOENT. */
 int bpk_cli_find(const struct bpk_cli_pack *pack, const char *name, uint32_t *ret_index);

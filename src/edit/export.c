@@ -1,6 +1,6 @@
 #include "edit/export.h"
 
-#include "edit/commit.h"
+#include "edit/export_safetensors.h"
 #include "pack/copy.h"
 #include "pack/diag.h"
 #include "pack/io.h"
@@ -31,6 +31,7 @@ struct bpk_export {
     size_t capacity;
     uint64_t size;
     bool is_whole;
+    struct bpk_safetensors_layout safetensors; /* of such an export: what is left out */
 };
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -47,6 +48,7 @@ void bpk_export_unref(struct bpk_export *export) {
     if (export->edits)
         bpk_commit_release(&export->commit);
     bpk_outbuf_clear(&export->head);
+    bpk_safetensors_layout_clear(&export->safetensors);
     free(export->parts);
     free(export);
 }
@@ -61,6 +63,13 @@ uint64_t bpk_export_generation(const struct bpk_export *export) {
 
 bool bpk_export_is_whole(const struct bpk_export *export) {
     return export->is_whole;
+}
+
+void bpk_export_each_left_out(const struct bpk_export *export, bpk_left_out_fn *report,
+                              void *context) {
+    const struct bpk_safetensors_layout *layout = &export->safetensors;
+    for (size_t i = 0; i < layout->left_out_count; i++)
+        report(context, layout->left_out[i].name, layout->left_out[i].reason);
 }
 
 /* ---- parts ----------------------------------------------------------------------------------- */
@@ -96,6 +105,26 @@ static int lay_out_pack(struct bpk_export *export, bool can_clone, struct bpk_di
     for (size_t i = 0; i < plan->tensor_count && r == 0; i++) {
         const struct bpk_plan_tensor *t = &plan->tensors[i];
         r = add_part(export, &(struct part){plan->data_start + t->start, t->size, t, 0});
+    }
+    return r;
+}
+
+static int lay_out_safetensors(struct bpk_export *export, const struct bpk_commit *commit,
+                               struct bpk_diag *diag) {
+    struct bpk_safetensors_layout *layout = &export->safetensors;
+    int r = bpk_safetensors_lay_out(&export->plan, commit, layout);
+    if (r == -EFBIG)
+        return bpk_diag_set(diag, r, BPK_NO_OFFSET,
+                            "the header would be larger than readers of safetensors take");
+    if (r < 0)
+        return r;
+    export->head = layout->head;
+    layout->head = (struct bpk_outbuf){0};
+    export->size = export->head.len;
+    for (size_t i = 0; i < layout->count && r == 0; i++) {
+        const struct bpk_plan_tensor *t = &export->plan.tensors[layout->order[i]];
+        r = add_part(export, &(struct part){export->size, t->size, t, 0});
+        export->size += t->size;
     }
     return r;
 }
@@ -153,11 +182,12 @@ int bpk_export_of_edits(struct bpk_edits *edits, enum bpk_export_format format,
     pthread_mutex_lock(&edits->lock);
     int r = gather(export, &something, diag);
     export->generation = edits->generation;
-    bool clones = r == 0 && something && can_clone(edits);
+    bool clones = r == 0 && something && format == BPK_EXPORT_PACK && can_clone(edits);
     pthread_mutex_unlock(&edits->lock);
-    if (r == 0)
+    if (r == 0 && format == BPK_EXPORT_SAFETENSORS)
+        r = lay_out_safetensors(export, export->commit.items ? &export->commit : NULL, diag);
+    else if (r == 0)
         r = something ? lay_out_pack(export, clones, diag) : lay_out_base(export);
-    (void)format;
     if (r < 0) {
         bpk_export_unref(export);
         return r;
@@ -170,10 +200,9 @@ int bpk_export_of_pack(struct bpk_pack *pack, enum bpk_export_format format,
                        struct bpk_export **ret_export, struct bpk_diag *diag) {
     struct bpk_export *export = new_export();
     int r = export ? bpk_plan_from_pack(pack, &export->plan) : -ENOMEM;
-    (void)format;
-    (void)diag;
     if (r == 0)
-        r = lay_out_base(export);
+        r = format == BPK_EXPORT_SAFETENSORS ? lay_out_safetensors(export, NULL, diag)
+                                             : lay_out_base(export);
     if (r < 0) {
         bpk_export_unref(export);
         return r;
@@ -273,11 +302,4 @@ int bpk_export_read(struct bpk_export *export, uint64_t offset, void *buffer, si
     if (r == 0)
         *ret_read = done;
     return r;
-}
-
-void bpk_export_each_left_out(const struct bpk_export *export, bpk_left_out_fn *report,
-                              void *context) {
-    (void)export;
-    (void)report;
-    (void)context;
 }

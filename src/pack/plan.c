@@ -198,6 +198,13 @@ static void out_descriptor(struct bpk_outbuf *out, const struct bpk_plan_tensor 
     bpk_out(out, unknown.bytes, unknown.len);
 }
 
+void bpk_plan_sort_maps(struct bpk_plan *plan) {
+    if (plan->metadata_count > 0)
+        qsort(plan->metadata, plan->metadata_count, sizeof(*plan->metadata), compare_entries);
+    if (plan->scalar_count > 0)
+        qsort(plan->scalars, plan->scalar_count, sizeof(*plan->scalars), compare_scalars);
+}
+
 static int duplicate_name(struct bpk_diag *diag, const char *what, struct bpk_str name) {
     char shown[100];
     bpk_text_escape(name.bytes, name.len, shown, sizeof(shown));
@@ -225,7 +232,6 @@ static int out_tensors(struct bpk_outbuf *out, const struct bpk_plan *plan, stru
 
 static int out_metadata(struct bpk_outbuf *out, const struct bpk_plan *plan,
                         struct bpk_diag *diag) {
-    qsort(plan->metadata, plan->metadata_count, sizeof(*plan->metadata), compare_entries);
     bpk_cbor_out_cstring(out, "metadata");
     bpk_cbor_out_map(out, plan->metadata_count);
     for (size_t i = 0; i < plan->metadata_count; i++) {
@@ -259,7 +265,6 @@ static void out_scalar(struct bpk_outbuf *out, const struct bpk_scalar *scalar) 
 }
 
 static int out_scalars(struct bpk_outbuf *out, const struct bpk_plan *plan, struct bpk_diag *diag) {
-    qsort(plan->scalars, plan->scalar_count, sizeof(*plan->scalars), compare_scalars);
     bpk_cbor_out_cstring(out, "scalars");
     bpk_cbor_out_map(out, plan->scalar_count);
     for (size_t i = 0; i < plan->scalar_count; i++) {
@@ -321,6 +326,7 @@ static void out_header(struct bpk_outbuf *out, uint32_t metadata_size) {
 int bpk_plan_place(struct bpk_plan *plan, bool can_clone, struct bpk_diag *diag) {
     if (plan->tensor_count > BPK_MAX_TENSORS)
         return too_big(diag, "the number of tensors", plan->tensor_count, BPK_MAX_TENSORS);
+    bpk_plan_sort_maps(plan);
     int r = place_data(plan, diag);
     if (r < 0)
         return r;

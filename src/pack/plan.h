@@ -82,6 +82,9 @@ int bpk_plan_own_scalars(struct bpk_plan *plan);
 
 void bpk_plan_clear(struct bpk_plan *plan);
 
+/* Puts metadata and scalars in the order of their keys. */
+void bpk_plan_sort_maps(struct bpk_plan *plan);
+
 /* Sorts metadata and scalars, computes offsets and CBOR. `can_clone`: the new file will be able to
  * share blocks with the base's, so the data section is placed congruent to the base's modulo
  * BPK_CLONE_BLOCK. -EFBIG where a limit of the format is exceeded, -EEXIST for duplicate names,
