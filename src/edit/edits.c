@@ -340,6 +340,17 @@ int bpk_edits_discard(struct bpk_edits *edits, bpk_dropped_fn *dropped, void *co
     return r;
 }
 
+/* Nothing was written to the file, and no sidecar or descriptor waits for that. */
+static bool is_empty_scratch(struct bpk_edits *edits, const struct bpk_file *file) {
+    char sidecar[BPK_FILE_NAME_BUF + 8];
+    const struct bpk_stem *stem = bpk_state_stem(edits, file->name);
+    if (bpk_state_is_text(edits, file->folder, file->name) || !bpk_judge_is_scratch(file))
+        return false;
+    (void)snprintf(sidecar, sizeof(sidecar), "%.255s.json", file->name);
+    return file->folder != BPK_IN_TENSORS ||
+           ((!stem || !stem->now) && !bpk_state_exists(edits, BPK_IN_TENSORS, sidecar));
+}
+
 /* Scratch, but for what a real name was moved to while that name is missing or has a problem. */
 static bool is_spent_scratch(struct bpk_edits *edits, const struct bpk_entry *entry) {
     enum bpk_folder folder = (enum bpk_folder)entry->key[0];
@@ -349,9 +360,8 @@ static bool is_spent_scratch(struct bpk_edits *edits, const struct bpk_entry *en
     char reason[400];
     if (!file || entry->clean || bpk_state_base_has(edits, folder, name))
         return false;
-    if (!file->target && !bpk_rules_is_scratch(name) &&
-        !(bpk_state_is_array(edits, folder, name) && file->content && file->content->size == 0))
-        return false;
+    if (!file->target && !bpk_rules_is_scratch(name))
+        return is_empty_scratch(edits, file);
     if (!file->moved_from)
         return true;
     const struct bpk_entry *source =

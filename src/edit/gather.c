@@ -258,13 +258,6 @@ static int invalid_edit(struct bpk_diag *diag, enum bpk_folder folder, const cha
                         name, reason);
 }
 
-/* Nothing has come yet: scratch. */
-static bool is_empty_array(const struct bpk_edits *edits, const struct bpk_entry *entry) {
-    const struct bpk_file *file = entry->file;
-    return file && file->content && file->content->size == 0 &&
-           bpk_state_is_array(edits, (enum bpk_folder)entry->key[0], entry->key + 1);
-}
-
 /* Everything but tensors: maps, arrays that are none yet, files that are kept. */
 static int judge_rest(struct bpk_commit *commit, struct bpk_diag *diag) {
     struct bpk_edits *edits = commit->edits;
@@ -284,8 +277,7 @@ static int judge_rest(struct bpk_commit *commit, struct bpk_diag *diag) {
             continue;
         }
         if (!bpk_state_is_text(edits, folder, name)) {
-            commit->kept += entry->file && !entry->file->target && !bpk_rules_is_scratch(name) &&
-                            !is_empty_array(edits, entry);
+            commit->kept += entry->file && !bpk_judge_is_scratch(entry->file);
             continue;
         }
         if (folder == BPK_IN_ROOT && !entry->file)

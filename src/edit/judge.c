@@ -168,12 +168,17 @@ static void judge_without_bytes(struct bpk_edits *edits, const char *sidecar, bo
         invalid(judged, "", "has a sidecar but no bytes: write them, or remove the sidecar");
 }
 
-static enum bpk_judgement judge_plain_file(const char *stem, const struct bpk_file *file) {
-    if (bpk_rules_is_scratch(stem) || file->target)
+bool bpk_judge_is_scratch(const struct bpk_file *file) {
+    if (file->target || bpk_rules_is_scratch(file->name))
+        return true;
+    return file->folder != BPK_IN_METADATA && !bpk_rules_is_backup(file->name) && file->content &&
+           file->content->size == 0;
+}
+
+static enum bpk_judgement judge_plain_file(const struct bpk_file *file) {
+    if (bpk_judge_is_scratch(file))
         return BPK_JUDGED_SCRATCH;
-    if (bpk_rules_is_backup(stem))
-        return BPK_JUDGED_BACKUP;
-    return file->content && file->content->size == 0 ? BPK_JUDGED_SCRATCH : BPK_JUDGED_PENDING;
+    return bpk_rules_is_backup(file->name) ? BPK_JUDGED_BACKUP : BPK_JUDGED_PENDING;
 }
 
 int bpk_judge_stem(struct bpk_edits *edits, const char *stem, struct bpk_judged *ret_judged) {
@@ -199,7 +204,7 @@ int bpk_judge_stem(struct bpk_edits *edits, const char *stem, struct bpk_judged 
     if (!judged.file && (entry || !in_base)) {
         judge_without_bytes(edits, sidecar, has_desc, &judged);
     } else if (!has_desc) {
-        judged.judgement = judged.file ? judge_plain_file(stem, judged.file) : BPK_JUDGED_NOTHING;
+        judged.judgement = judged.file ? judge_plain_file(judged.file) : BPK_JUDGED_NOTHING;
     } else if (!in_base && !bpk_rules_is_spelled_right(stem, decoded, &decoded_len)) {
         judged.judgement = BPK_JUDGED_PENDING;
     } else {

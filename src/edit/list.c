@@ -78,8 +78,7 @@ static void list_text(struct bpk_edits *edits, const struct bpk_entry *entry, bp
             edit.problem = removed_sentence;
     } else if (!entry->file) {
         return;
-    } else if (bpk_rules_is_scratch(name) || entry->file->target ||
-               bpk_state_is_array(edits, folder, name)) { /* of an array nothing has come yet */
+    } else if (bpk_judge_is_scratch(entry->file)) {
         edit.kind = BPK_EDIT_SCRATCH;
     } else {
         edit.kind = bpk_rules_is_backup(name) ? BPK_EDIT_BACKUP : BPK_EDIT_PENDING;

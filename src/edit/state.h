@@ -312,6 +312,8 @@ struct bpk_judged {
 };
 /* The file that was moved aside from this name while nothing took its place; NULL: none. */
 struct bpk_file *bpk_judge_aside(struct bpk_edits *edits, enum bpk_folder folder, const char *name);
+/* Whether a file that is no part of the pack is an editor's, or holds nothing yet. */
+bool bpk_judge_is_scratch(const struct bpk_file *file);
 /* Judges the tensor of that file name. `ret->desc` is to be dropped. */
 int bpk_judge_stem(struct bpk_edits *edits, const char *stem, struct bpk_judged *ret_judged);
 /* Why a text that was edited is not good; false if it is. `path` is where it is in the mount. */

@@ -92,3 +92,13 @@ def test_a_bad_map_is_left_out_whole(pack):
         (mount / "metadata.json").write_text(json.dumps({**want.metadata, "new": "good"}))
     want.metadata["new"] = "good"
     edit.check_pack(pack, want)
+
+
+def test_scratch_dies_though_other_edits_stay(pack):
+    with edit.edited(pack, status=3, log=["kept beside the pack: tensors/waits$"]) as mount:
+        (mount.tensors / "waits").write_bytes(b"1")
+        for name in ("tensors/empty", "tensors/.scratch", "empty", "metadata/.k.swp"):
+            (mount / name).touch()
+    with edit.edited(pack, status=3) as mount:
+        assert edit.listing(mount) == {*edit.expected_listing(edit.book(pack)), "tensors/waits"}
+        assert edit.status(mount)["scratch"] == []

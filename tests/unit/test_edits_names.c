@@ -347,6 +347,37 @@ START_TEST(files_that_are_no_tensors_are_kept_and_never_written) {
     bpk_pack_unref(pack);
 }
 
+/* Scratch dies with the mount, though others stay. */
+START_TEST(scratch_dies_and_what_it_stands_beside_does_not) {
+    static const struct {
+        enum bpk_folder folder;
+        const char *name, *text;
+        bool stays;
+    } files[] = {
+        {T, "pending", "p", true},   {T, "empty", "", false},
+        {T, "empty.bak", "", true},  {T, ".scratch", "s", false},
+        {T, "sedAbCdEf", "", false}, {R, "notes", "n", true},
+        {R, "empty", "", false},     {R, ".x", "", false},
+        {M, "50%", "", true},        {M, ".key.swp", "s", false},
+        {T, "new", "", true},        {T, "new.json", "{", true},
+        {T, "told", "", true},       {T, "told.json", "{\"dtype\": \"U8\", \"shape\": [3]}", false},
+    };
+    for (int i = 0; i < ROWS(files); i++)
+        kit_put(&kit, files[i].folder, files[i].name, files[i].text);
+    ck_assert_int_eq(kit_unlink(&kit, T, "told.json"), 0); /* hidden, but in force */
+    ck_assert_int_eq(kind_of("empty"), BPK_EDIT_SCRATCH);
+    ck_assert_int_eq(kind_of("tensors/empty"), BPK_EDIT_SCRATCH);
+    ck_assert_int_eq(kind_of("metadata/50%"), BPK_EDIT_PENDING);
+    ck_assert_int_eq(bpk_edits_drop_scratch(kit.edits), 0);
+    for (int way = 0; way < 2; way++) {
+        for (int i = 0; i < ROWS(files); i++)
+            ck_assert_msg(kit_exists(&kit, files[i].folder, files[i].name) == files[i].stays, "%s",
+                          files[i].name);
+        kit_reopen(&kit);
+    }
+    ck_assert(kit_exists(&kit, T, "d")); /* an empty tensor is none */
+}
+
 START_TEST(pending_becomes_real_with_a_name_or_a_sidecar) {
     kit_put(&kit, T, "p", "xyz");
     kit_put(&kit, R, "q", "0123456789");
@@ -465,6 +496,7 @@ int main(void) {
                         WAYS * ROWS(moves));
     tc = editbase_case(suite, "others");
     tcase_add_test(tc, files_that_are_no_tensors_are_kept_and_never_written);
+    tcase_add_test(tc, scratch_dies_and_what_it_stands_beside_does_not);
     tcase_add_test(tc, pending_becomes_real_with_a_name_or_a_sidecar);
     tcase_add_test(tc, a_backup_outlives_its_base);
     tcase_add_test(tc, links_are_for_editors);
