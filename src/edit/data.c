@@ -339,17 +339,12 @@ static int parse_if_needed(struct bpk_edits *edits, struct bpk_file *file, bool 
     return bad ? -EBADMSG : 0;
 }
 
-/* What the journal may have to take of a file that is looked at. */
-static size_t room_for(const struct bpk_edits *edits, const struct bpk_file *file) {
-    return file->content && is_text_file(edits, file) ? 4 * file->content->size : 0;
-}
-
 int bpk_edits_flush(struct bpk_edits *edits, const struct bpk_place *place) {
     pthread_mutex_lock(&edits->lock);
     struct bpk_file *file = bpk_state_file(edits, place->number);
     int r = 0;
     if (file && file->unparsed) {
-        r = bpk_record_begin(edits, room_for(edits, file));
+        r = bpk_record_begin(edits, 0);
         if (r == 0)
             r = parse_if_needed(edits, file, false);
         r = bpk_record_finish(edits, r);
@@ -364,7 +359,7 @@ int bpk_edits_fsync(struct bpk_edits *edits, const struct bpk_place *place) {
     int verdict = 0;
     int r = 0;
     if (file) {
-        r = bpk_record_begin(edits, room_for(edits, file));
+        r = bpk_record_begin(edits, 0);
         struct bpk_content *content = file->content; /* which an array leaves to its tensor */
         if (content)
             bpk_content_ref(content);

@@ -197,6 +197,25 @@ int bpk_edits_descriptor(struct bpk_edits *edits, const struct bpk_place *place,
     return r;
 }
 
+static size_t desc_room(const struct bpk_desc *desc) {
+    return desc ? desc->dtype_cbor.len + desc->unknown_cbor.len + desc->means.rank * 8 : 0;
+}
+
+size_t bpk_state_stem_room(struct bpk_edits *edits, const char *name) {
+    enum { TIMES = 4 }; /* at two names, in force or remembered */
+    const struct bpk_stem *stem = bpk_state_stem(edits, name);
+    struct bpk_outbuf unknown = {.counting = true};
+    uint32_t index;
+    if (stem)
+        return TIMES * (desc_room(stem->now) + desc_room(stem->remembered));
+    if (!bpk_state_find_base(edits, name, &index))
+        return 0;
+    const struct bpk_meta_tensor *t = &edits->base->meta.tensors[index];
+    (void)bpk_meta_unknown(&edits->base->meta, t, &unknown);
+    return TIMES * (bpk_meta_dtype_cbor(&edits->base->meta, t).len + unknown.len +
+                    bpk_pack_tensor_shape(edits->base, index).left * (size_t)8);
+}
+
 void bpk_state_free_stem(struct bpk_edits *edits, struct bpk_stem *stem) {
     HASH_DEL(edits->stems, stem);
     bpk_desc_unref(stem->now);

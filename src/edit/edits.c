@@ -96,6 +96,10 @@ static int read_back(struct bpk_edits *edits, const struct bpk_edits_options *op
         r = bpk_state_compact(edits);
     if (r == 0)
         sweep_data(edits);
+    /* On a full disk the journal stays as it is: it says the same, and is enough to look at. */
+    edits->broken = r == -ENOSPC || r == -EDQUOT;
+    if (edits->broken)
+        r = 0;
     if (r < 0)
         return diag && diag->code == r
                    ? r

@@ -200,7 +200,7 @@ static int locked_create(struct bpk_edits *edits, enum bpk_folder folder, const 
     if (r < 0)
         return r;
     pthread_mutex_lock(&edits->lock);
-    r = bpk_record_begin(edits, 0);
+    r = bpk_record_begin(edits, bpk_state_stem_room(edits, name));
     if (r == 0)
         r = create(edits, folder, name, mode, target, &file);
     if (r == 0)
@@ -221,6 +221,13 @@ int bpk_edits_symlink(struct bpk_edits *edits, enum bpk_folder folder, const cha
     if (!bpk_rules_is_scratch(name))
         return -EPERM;
     return locked_create(edits, folder, name, 0777, target, ret_number);
+}
+
+/* Of the descriptor that goes with the file. */
+static size_t place_room(struct bpk_edits *edits, const struct bpk_place *place) {
+    const struct bpk_file *file = bpk_state_file(edits, place->number);
+    const char *name = file ? file->name : place->name;
+    return name ? bpk_state_stem_room(edits, name) : 0;
 }
 
 /* ---- unlink ---------------------------------------------------------------------------------- */
@@ -325,7 +332,7 @@ static int unlink_file(struct bpk_edits *edits, const struct bpk_place *place) {
 
 int bpk_edits_unlink(struct bpk_edits *edits, const struct bpk_place *place) {
     pthread_mutex_lock(&edits->lock);
-    int r = bpk_record_begin(edits, 0);
+    int r = bpk_record_begin(edits, place_room(edits, place));
     if (r == 0)
         r = unlink_file(edits, place);
     r = bpk_record_finish(edits, r);
@@ -469,7 +476,7 @@ int bpk_edits_rename(struct bpk_edits *edits, const struct bpk_place *from, enum
     if (r < 0)
         return r;
     pthread_mutex_lock(&edits->lock);
-    r = bpk_record_begin(edits, 0);
+    r = bpk_record_begin(edits, place_room(edits, from) + bpk_state_stem_room(edits, name));
     if (r == 0)
         r = rename_file(edits, from, folder, name, no_replace);
     r = bpk_record_finish(edits, r);

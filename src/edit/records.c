@@ -174,8 +174,10 @@ void bpk_record_tick(struct bpk_edits *edits) {
     record_clock(edits, edits->clock);
 }
 
+/* What the records of one operation come to at most, but for texts and descriptors. */
+enum { ROOM_FOR_ONE = 16 << 10 };
+
 int bpk_record_begin(struct bpk_edits *edits, size_t room) {
-    enum { ROOM_FOR_ONE = 64 << 10 };
     if (edits->read_only)
         return -EROFS;
     int r = edits->broken ? bpk_state_compact(edits) : 0;
@@ -190,6 +192,10 @@ int bpk_record_begin(struct bpk_edits *edits, size_t room) {
     edits->generation++;
     r = bpk_store_create(&edits->store, &edits->base_id);
     return r < 0 ? r : bpk_store_reserve(&edits->store, room + ROOM_FOR_ONE);
+}
+
+int bpk_record_room(struct bpk_edits *edits, size_t room) {
+    return bpk_store_reserve(&edits->store, edits->record.len + room + ROOM_FOR_ONE);
 }
 
 int bpk_record_finish_once(struct bpk_edits *edits, int result) {

@@ -221,6 +221,8 @@ bool bpk_desc_length(const struct bpk_desc *desc, uint64_t *ret_bytes);
 struct bpk_stem *bpk_state_stem(struct bpk_edits *edits, const char *name);
 int bpk_state_make_stem(struct bpk_edits *edits, const char *name, struct bpk_stem **ret_stem);
 int bpk_state_desc(struct bpk_edits *edits, const char *stem, struct bpk_desc **ret_desc);
+/* What the descriptors that the name has and remembers come to in records of one operation. */
+size_t bpk_state_stem_room(struct bpk_edits *edits, const char *name);
 void bpk_state_free_stem(struct bpk_edits *edits, struct bpk_stem *stem);
 
 /* ---- current.c (locked) ---- */
@@ -347,6 +349,8 @@ void bpk_record_tick(struct bpk_edits *edits);
 /* Reserves room in the journal for one operation, so that it fails before it has changed
  * anything. */
 int bpk_record_begin(struct bpk_edits *edits, size_t room);
+/* The same in an operation under way, before a change whose records may be long. */
+int bpk_record_room(struct bpk_edits *edits, size_t room);
 /* Appends what the operation recorded, whatever `result` it had; returns `result`, or why the
  * journal could not be written, nor written anew. */
 int bpk_record_finish(struct bpk_edits *edits, int result);

@@ -247,15 +247,22 @@ void bpk_store_frame(struct bpk_outbuf *frames, const struct bpk_outbuf *record)
     frames->failed |= record->failed;
 }
 
-int bpk_store_reserve(struct bpk_store *store, size_t size) {
-    enum { STEP = 256 << 10 };
-    if (store->end + size <= store->reserved)
-        return 0;
-    uint64_t room = size > STEP ? size : STEP;
+static int allocate(struct bpk_store *store, uint64_t room) {
     if (fallocate(store->journal, FALLOC_FL_KEEP_SIZE, (off_t)store->end, (off_t)room) < 0)
         return errno == EOPNOTSUPP || errno == ENOSYS ? 0 : -errno;
     store->reserved = store->end + room;
     return 0;
+}
+
+/* Some more than is asked for, so that it need not be asked for every time: about as much as there
+ * is, for a small disk has better use for it. */
+int bpk_store_reserve(struct bpk_store *store, size_t size) {
+    enum { STEP_MIN = 16 << 10, STEP_MAX = 256 << 10 };
+    uint64_t step = store->end < STEP_MIN ? STEP_MIN : store->end;
+    if (store->end + size <= store->reserved)
+        return 0;
+    int r = allocate(store, size + (step < STEP_MAX ? step : STEP_MAX));
+    return r == -ENOSPC || r == -EDQUOT ? allocate(store, size) : r;
 }
 
 /* A new journal in place of the old one. */

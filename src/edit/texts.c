@@ -328,7 +328,10 @@ static int take_sidecar(struct bpk_edits *edits, const char *name, struct bpk_st
     }
     memcpy(stem, part.bytes, part.len);
     stem[part.len] = '\0';
-    int r = bpk_state_make_stem(edits, stem, &record);
+    int r =
+        bpk_record_room(edits, bpk_state_stem_room(edits, stem) + means.rank * sizeof(uint64_t));
+    if (r == 0)
+        r = bpk_state_make_stem(edits, stem, &record);
     struct bpk_desc *desc = NULL;
     if (r == 0)
         desc = bpk_desc_from(&means, record->now ? record->now : record->remembered);
@@ -341,6 +344,30 @@ static int take_sidecar(struct bpk_edits *edits, const char *name, struct bpk_st
     return 0;
 }
 
+/* What the records of a new map come to: each key may get a file, and each that is there lose it.
+ */
+static size_t map_room(const struct bpk_edits *edits, const struct bpk_string_map *map,
+                       const struct bpk_plan_entry *before, size_t count) {
+    enum { RECORDS = 256, NAMES = 7 }; /* without what differs; the key, and encoded in two names */
+    const struct bpk_override *override;
+    const struct bpk_override *next;
+    size_t room = 0;
+    for (size_t i = 0; i < map->count; i++)
+        room += RECORDS + NAMES * map->pairs[i].key.len + map->pairs[i].value.len;
+    for (size_t i = 0; i < count; i++)
+        room += RECORDS + NAMES * before[i].key.len;
+    HASH_ITER(hh, edits->overrides, override, next)
+    room += RECORDS + override->key_len;
+    return room;
+}
+
+static size_t scalars_room(const struct bpk_scalar_map *scalars) {
+    size_t room = 0;
+    for (size_t i = 0; i < scalars->count; i++)
+        room += scalars->scalars[i].name.len + 3 * sizeof(uint64_t);
+    return room;
+}
+
 /* A whole metadata.json: its keys, and no others, are there from now on. */
 static int take_metadata(struct bpk_edits *edits, struct bpk_str text,
                          enum bpk_text_verdict *ret_verdict, struct bpk_diag *diag) {
@@ -351,6 +378,14 @@ static int take_metadata(struct bpk_edits *edits, struct bpk_str text,
     struct bpk_plan_entry *before = NULL;
     size_t count = 0;
     int r = bpk_state_effective_metadata(edits, NULL, &before, &count);
+    if (r == 0)
+        r = bpk_record_room(edits,
+                            map_room(edits, &map, before, count) + scalars_room(&edits->scalars));
+    if (r < 0) {
+        free(before);
+        bpk_string_map_clear(&map);
+        return r;
+    }
     edits->map_replaced = true;
     struct bpk_override *override;
     struct bpk_override *next;
@@ -375,6 +410,11 @@ static int take_scalars(struct bpk_edits *edits, struct bpk_str text,
     *ret_verdict = bpk_scalars_parse(text, &map, diag);
     if (*ret_verdict != BPK_TEXT_GOOD)
         return 0;
+    int r = bpk_record_room(edits, scalars_room(&map));
+    if (r < 0) {
+        bpk_scalar_map_clear(&map);
+        return r;
+    }
     bpk_scalar_map_clear(&edits->scalars);
     edits->scalars = map;
     edits->has_scalars = true;
@@ -398,8 +438,11 @@ static int take_key(struct bpk_edits *edits, const char *name, struct bpk_str te
     *ret_verdict = BPK_TEXT_GOOD;
     if (!key_of(edits, name, buffer, &key))
         return -EINVAL;
-    int r = bpk_state_override(edits, key, &text);
-    bpk_state_reset_text(edits, BPK_IN_ROOT, metadata_json);
+    int r = bpk_record_room(edits, key.len + text.len);
+    if (r == 0)
+        r = bpk_state_override(edits, key, &text);
+    if (r == 0)
+        bpk_state_reset_text(edits, BPK_IN_ROOT, metadata_json);
     return r;
 }
 

@@ -81,6 +81,77 @@ def test_full_disk_at_write():
         assert bpkedit.book(pack).tensor("big")[3] == b"x" * (2 << 20)
 
 
+def leave_free(folder, size):
+    """Takes all the room but SIZE bytes."""
+    filler = fill(folder)
+    os.truncate(filler, filler.stat().st_size - size)
+    return filler
+
+
+@pytest.mark.parametrize("free", [48, 100])
+def test_small_edits_on_a_small_disk(free):
+    """What fits is taken, though less is free than a journal would like."""
+    with crash.tmpfs(1 << 20) as folder:
+        pack = bpkedit.make_pack(folder)
+        want = bpkedit.book(pack)
+        with crash.daemon(pack) as mount:
+            filler = leave_free(folder, free << 10)
+            (mount / "metadata/k").write_text("small\n")
+            crash.write_at(mount.tensors / "text", 0, b"ALPHA")
+            (mount.tensors / "fc.weight").rename(mount.tensors / "head")
+            (mount / "metadata.json").write_text('{"k": "small", "new": "key"}')
+            shown = crash.view(mount)
+            crash.kill(mount)
+        with crash.daemon(pack) as mount:
+            assert crash.view(mount) == shown
+            filler.unlink()
+            assert crash.command(mount) == 0
+            assert crash.leave(mount) == 0
+        want.metadata = {"k": "small", "new": "key"}
+        want.change("text", data=b"ALPHA" + bpkedit.TEXT[5:]).change("fc.weight", name="head")
+        now = bpkedit.book(pack)
+        assert (now.metadata, sorted(now.tensors, key=str)) == (want.metadata, sorted(want.tensors, key=str))
+
+
+def small_edits(mount, i):
+    """Each is one call that changes the mount wholly or not at all."""
+    return [
+        lambda: os.close(os.open(mount.tensors / f"n{i}", os.O_CREAT | os.O_WRONLY)),
+        lambda: os.rename(mount.tensors / f"n{i}", mount.tensors / f"m{i}"),
+        lambda: os.rename(mount.tensors / "fc.weight", mount.tensors / "fc.bias"),
+        lambda: os.rename(mount.tensors / "fc.bias", mount.tensors / "fc.weight"),
+        lambda: os.truncate(mount.tensors / "text", 600 + i),
+        lambda: os.rename(mount / "metadata/k", mount / f"metadata/k{i}"),
+        lambda: os.rename(mount / f"metadata/k{i}", mount / "metadata/k"),
+        lambda: os.unlink(mount.tensors / f"m{i}"),
+    ]
+
+
+def test_a_full_disk_stops_an_edit_before_it_begins():
+    """The first call that does not fit has changed nothing, and the next mount shows what the last one did."""
+    with crash.tmpfs(1 << 20) as folder:
+        pack = bpkedit.make_pack(folder)
+        with crash.daemon(pack) as mount:
+            os.rename(mount / "metadata/k", mount / "metadata/k0")
+            os.rename(mount / "metadata/k0", mount / "metadata/k")
+            leave_free(folder, 60 << 10)
+            shown, failed = crash.view(mount), None
+            for i in range(1000):
+                for change in small_edits(mount, i):
+                    failed = crash.error_of(change)
+                    if failed:
+                        break
+                    shown = crash.view(mount)
+                if failed:
+                    break
+            assert failed == "ENOSPC"
+            assert crash.view(mount) == shown
+            crash.kill(mount)
+        with crash.daemon(pack) as mount:
+            assert crash.view(mount) == shown
+            crash.kill(mount)
+
+
 def test_limit_of_file_size(folder):
     """RLIMIT_FSIZE: EFBIG, not the end of the daemon by SIGXFSZ."""
     pack = bpkedit.make_pack(folder, [BIG, *bpkedit.TENSORS])

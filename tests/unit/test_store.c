@@ -150,6 +150,28 @@ START_TEST(records_come_back_in_order) {
     end_folder();
 }
 
+/* About as much room as the journal has already, so that a small one fits on a small disk. */
+START_TEST(room_grows_with_the_journal) {
+    static char text[100 << 10];
+    begin_folder();
+    struct bpk_store store = make_store();
+    ck_assert_int_eq(bpk_store_create(&store, &base), 0);
+    ck_assert_int_eq(bpk_store_reserve(&store, 1000), 0);
+    ck_assert_uint_ge(store.reserved, store.end + 1000);
+    ck_assert_uint_le(store.reserved, 20 << 10);
+    memset(text, 'x', sizeof(text) - 1);
+    ck_assert_int_eq(append(&store, text), 0);
+    ck_assert_int_eq(bpk_store_reserve(&store, 1000), 0);
+    ck_assert_uint_ge(store.reserved, 190 << 10);
+    for (int i = 0; i < 10; i++)
+        ck_assert_int_eq(append(&store, text), 0);
+    ck_assert_int_eq(bpk_store_reserve(&store, 1000), 0);
+    ck_assert_uint_le(store.reserved, store.end + (300 << 10));
+    ck_assert_int_eq(bpk_store_remove(&store), 0);
+    bpk_store_close(&store);
+    end_folder();
+}
+
 /* Killed at any byte of a write: what was whole before is there, and more can follow. */
 START_TEST(torn_at_every_length) {
     static const char *const expected[] = {"", "first|", "first|second record|",
@@ -468,6 +490,7 @@ int main(void) {
     Suite *suite = suite_create("store");
     TCase *tc = suite_case(suite, "records");
     tcase_add_test(tc, records_come_back_in_order);
+    tcase_add_test(tc, room_grows_with_the_journal);
     tcase_add_test(tc, torn_at_every_length);
     tcase_add_test(tc, every_flipped_byte_is_seen);
     tcase_add_test(tc, sizes_are_not_believed);
