@@ -50,7 +50,8 @@ static int add_options(struct fuse_args *args, const struct bpk_options *options
                        const char *pack_path, bool read_only) {
     int r = add_option(args, "fsname", pack_path);
     if (r == 0)
-        r = fuse_opt_add_arg(args, read_only ? "-osubtype=bpkfs,ro" : "-osubtype=bpkfs,rw");
+        r = fuse_opt_add_arg(args, read_only ? "-osubtype=bpkfs,nosuid,nodev,ro"
+                                             : "-osubtype=bpkfs,nosuid,nodev,rw");
     if (r == 0 && options->allow_other)
         r = fuse_opt_add_arg(args, "-oallow_other");
     if (r == 0 && (options->allow_other || options->default_permissions))

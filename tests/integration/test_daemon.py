@@ -382,3 +382,22 @@ def test_the_journal_knows_the_boot(packs):
             (mount / "metadata/k").write_text(f"edited {round_}\n")
             assert boot in (edit.edits_folder(pack) / "journal").read_bytes()[:128]
             edit.commit(mount)
+
+
+# --- The build ---
+
+
+@pytest.mark.parametrize("program", [BPKFS, conftest.BPK], ids=["bpkfs", "bpk"])
+def test_hardened_build(program):
+    conftest.need_programs()
+    crash.need("readelf")
+    if conftest.SANITIZED:
+        pytest.skip("a build to find faults")
+    shown = run("readelf", "-hldsW", program).out.decode()
+    assert re.search(r"^ *Type: +DYN ", shown, re.M) and re.search(r"FLAGS_1.* PIE", shown)
+    assert re.search(r"FLAGS.*BIND_NOW|\(BIND_NOW\)", shown) and "GNU_RELRO" in shown
+    assert re.search(r"GNU_STACK .* RW +0x", shown)
+    assert "__stack_chk_fail" in shown
+    options = edit.json.loads((conftest.BUILD / "meson-info/intro-buildoptions.json").read_text())
+    if {option["name"]: option["value"] for option in options}["optimization"] not in ("0", "g"):
+        assert re.search(r"__(\w+)_chk\b", shown.replace("__stack_chk_fail", ""))

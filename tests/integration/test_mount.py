@@ -77,6 +77,13 @@ def test_mount_flags(pack):
         assert entry.type == "fuse.bpkfs"
 
 
+def test_mount_flags_that_are_not_for_a_pack(pack):
+    """Whatever root asks for."""
+    need_root()
+    with mounted(pack, "suid,dev") as mount:
+        assert {"nosuid", "nodev"} <= set(table_entry(mount.path).options.split(","))
+
+
 ODD_NAMES = ["a,b.bpk", "a b.bpk", "a\\b.bpk", "a\\,b c\\\\.bpk", "é 日本.bpk", "subtype=x,dev.bpk", "plain"]
 
 
