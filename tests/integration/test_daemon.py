@@ -8,7 +8,9 @@ import pathlib
 import re
 import signal
 import subprocess
+import sys
 import tempfile
+import time
 
 import pytest
 
@@ -401,3 +403,60 @@ def test_hardened_build(program):
     options = edit.json.loads((conftest.BUILD / "meson-info/intro-buildoptions.json").read_text())
     if {option["name"]: option["value"] for option in options}["optimization"] not in ("0", "g"):
         assert re.search(r"__(\w+)_chk\b", shown.replace("__stack_chk_fail", ""))
+
+
+# --- Messages in the background ---
+
+# Run in a mount namespace of its own: a /dev with nothing but what is needed, and a syslog that is started twice.
+SYSLOG = """
+import os, pathlib, signal, socket, stat, subprocess, sys, time
+bpkfs, pack, mnt = sys.argv[1:]
+subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+subprocess.run(["mount", "-t", "tmpfs", "none", "/dev"], check=True)
+for name, major, minor in (("null", 1, 3), ("urandom", 1, 9), ("fuse", 10, 229)):
+    os.mknod(f"/dev/{name}", stat.S_IFCHR | 0o666, os.makedev(major, minor))
+
+def listen():
+    log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    log.bind("/dev/log")
+    log.settimeout(30)
+    return log
+
+log = listen()
+subprocess.run([bpkfs, "-o", "grace=1,commit=1", pack, mnt], check=True)
+os.rename(pack, f"{pack}.away")
+pathlib.Path(mnt, "metadata/k").write_text("edited\\n")
+print(log.recv(4096).decode())
+log.close()
+os.unlink("/dev/log")
+log = listen()
+os.rename(f"{pack}.away", pack)
+file = open(f"{mnt}/tensors/text", "r+b", buffering=0)
+file.write(b"written")
+pid = int(pathlib.Path(mnt, ".bpkfs/status.json").read_text().split('"pid": ')[1].split()[0])
+os.kill(pid, signal.SIGTERM)
+print(log.recv(4096).decode())
+print(log.recv(4096).decode())
+while os.path.exists(f"/proc/{pid}") and "Z" not in pathlib.Path(f"/proc/{pid}/stat").read_text().split(")")[1]:
+    time.sleep(0.01)
+"""
+
+
+def test_syslog(packs, folder):
+    """Lines reach it from the sandbox, after it was started anew too, with the local time."""
+    need_root()
+    need_fuse()
+    crash.need("unshare")
+    zone = "Asia/Tokyo" if os.path.exists("/usr/share/zoneinfo/Asia/Tokyo") else "XXX-9"
+    (folder / "mnt").mkdir()
+    command = ["unshare", "-m", "--propagation", "private", sys.executable, "-c", SYSLOG]
+    result = run(*command, BPKFS, packs / "model.bpk", folder / "mnt", env={**ENVIRONMENT, "TZ": zone})
+    assert result.status == 0, result.err
+    lines = result.out.decode().splitlines()
+    check_lines(
+        result.out.decode(), ["could not be committed: ", "still open after 1 seconds", "still open for writing: tensors/text"]
+    )
+    for line in lines:
+        said = re.match(r"<28>(\w+ +\d+ \d+):\d+:\d+ bpkfs\[\d+\]: ", line)
+        local = time.gmtime(time.time() + 9 * 3600)
+        assert said and said[1] in (time.strftime(f"%b {local.tm_mday:2} %H", local),), line
