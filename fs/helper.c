@@ -100,6 +100,7 @@ int bpk_helper_start(struct bpk_helper *helper, const char *mountpoint, char **a
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
         return -errno;
+    (void)signal(SIGCHLD, SIG_IGN); /* no zombie, however soon it ends */
     pid_t pid = fork();
     if (pid < 0) {
         int r = -errno;
@@ -110,7 +111,6 @@ int bpk_helper_start(struct bpk_helper *helper, const char *mountpoint, char **a
     if (pid == 0)
         become_helper(ends[1], mountpoint, argv);
     close(ends[1]);
-    (void)signal(SIGCHLD, SIG_IGN);
     helper->fd = ends[0];
     helper->pid = pid;
     return 0;

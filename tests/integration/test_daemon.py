@@ -37,8 +37,11 @@ def is_running(pid):
 
 
 def children(pid):
-    tasks = pathlib.Path(f"/proc/{pid}/task").iterdir()
-    return [int(child) for task in tasks for child in (task / "children").read_text(encoding="utf-8").split()]
+    found = []
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that ends
+            found += map(int, (task / "children").read_text(encoding="utf-8").split())
+    return found
 
 
 def helper_of(daemon):
