@@ -75,22 +75,27 @@ static void note_change(struct bpk_edits *edits, struct bpk_file *file, bool siz
     }
 }
 
-static uint64_t size_limit(const struct bpk_edits *edits, const struct bpk_file *file) {
-    if (is_array_file(edits, file))
+/* Of a place that may not be touched yet. */
+static uint64_t size_limit(struct bpk_edits *edits, const struct bpk_place *place) {
+    enum bpk_folder folder;
+    const char *name;
+    if (bpk_state_find_place(edits, place, &folder, &name) < 0)
+        return BPK_MAX_TENSOR;
+    if (bpk_state_is_array(edits, folder, name))
         return BPK_MAX_TENSOR + BPK_NPY_MAX_HEADER;
-    return is_text_file(edits, file) ? TEXT_LIMIT : BPK_MAX_TENSOR;
+    return bpk_state_is_text(edits, folder, name) ? TEXT_LIMIT : BPK_MAX_TENSOR;
 }
 
 static int write_file(struct bpk_edits *edits, const struct bpk_place *place, uint64_t offset,
                       const void *buffer, size_t size) {
     struct bpk_file *file;
     bool mapped;
-    int r = bpk_state_touch(edits, place, &file);
-    if (r < 0)
-        return r;
-    if (offset > size_limit(edits, file) || size > size_limit(edits, file) - offset)
+    uint64_t limit = size_limit(edits, place);
+    if (offset > limit || size > limit - offset)
         return -EFBIG;
-    r = own_content(edits, file, false);
+    int r = bpk_state_touch(edits, place, &file);
+    if (r == 0)
+        r = own_content(edits, file, false);
     if (r < 0)
         return r;
     uint64_t before = file->content->size;
@@ -121,12 +126,11 @@ static int truncate_file(struct bpk_edits *edits, const struct bpk_place *place,
                          struct bpk_content **ret_content) {
     struct bpk_file *file;
     *ret_content = NULL;
-    int r = bpk_state_touch(edits, place, &file);
-    if (r < 0)
-        return r;
-    if (size > size_limit(edits, file))
+    if (size > size_limit(edits, place))
         return -EFBIG;
-    r = own_content(edits, file, size == 0);
+    int r = bpk_state_touch(edits, place, &file);
+    if (r == 0)
+        r = own_content(edits, file, size == 0);
     if (r < 0)
         return r;
     bool changes = file->content->size != size;

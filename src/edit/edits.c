@@ -301,8 +301,7 @@ static int discard_entry(struct bpk_edits *edits, struct bpk_entry *entry) {
     entry->file = NULL;
     if (file) {
         bpk_state_stale(edits, file->number);
-        if (file->opens > 0 && file->content)
-            (void)bpk_content_hold(file->content);
+        (void)bpk_state_keep_for_handles(edits, file);
         free(file->name);
         file->name = NULL;
         if (file->opens == 0)
@@ -334,6 +333,7 @@ int bpk_edits_discard(struct bpk_edits *edits, bpk_dropped_fn *dropped, void *co
         HASH_ITER(hh, edits->stems, stem, next_stem)
         stale_sidecar(edits, stem->name);
         free_stems_and_maps(edits);
+        bpk_outbuf_clear(&edits->record); /* what was kept for handles is no edit */
         edits->aside_count = 0;
         edits->frames = 0;
         edits->broken = r < 0;

@@ -180,22 +180,37 @@ uint64_t bpk_state_number_of(struct bpk_edits *edits, enum bpk_folder folder, co
     return edits->number_of(folder, name, edits->number_context);
 }
 
+int bpk_state_find_place(struct bpk_edits *edits, const struct bpk_place *place,
+                         enum bpk_folder *ret_folder, const char **ret_name) {
+    const struct bpk_file *file = bpk_state_file(edits, place->number);
+    if (file && !file->name)
+        return -ENOENT;
+    if (!file && (!place->name || bpk_state_entry(edits, place->folder, place->name)))
+        return -ESTALE;
+    if (!file && !bpk_state_base_has(edits, place->folder, place->name))
+        return -ENOENT;
+    *ret_folder = file ? file->folder : place->folder;
+    *ret_name = file ? file->name : place->name;
+    return 0;
+}
+
 /* The file of a place, with an entry of its own from now on. -ESTALE if its name leads elsewhere
  * by now, -ENOENT if it is in no table and not in the base. */
 int bpk_state_touch(struct bpk_edits *edits, const struct bpk_place *place,
                     struct bpk_file **ret_file) {
     struct bpk_file *file = bpk_state_file(edits, place->number);
     if (!file) {
-        if (!place->name || bpk_state_entry(edits, place->folder, place->name))
-            return -ESTALE;
-        if (!bpk_state_base_has(edits, place->folder, place->name))
-            return -ENOENT;
-        file = bpk_state_add_file(edits, place->number, place->folder, place->name);
+        enum bpk_folder folder;
+        const char *name;
+        int r = bpk_state_find_place(edits, place, &folder, &name);
+        if (r < 0)
+            return r;
+        file = bpk_state_add_file(edits, place->number, folder, name);
         if (!file)
             return -ENOMEM;
         bpk_state_take_opens(edits, file);
         bpk_record_file(edits, file);
-        int r = bpk_state_set_entry(edits, place->folder, place->name, file);
+        r = bpk_state_set_entry(edits, place->folder, place->name, file);
         if (r < 0)
             return r;
     }

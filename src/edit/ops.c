@@ -243,8 +243,7 @@ static void forget_aside(struct bpk_edits *edits, enum bpk_folder folder, const 
     }
 }
 
-/* A file that is open keeps what it says now, before its name or its text is another's. */
-static int keep_for_handles(struct bpk_edits *edits, struct bpk_file *file) {
+int bpk_state_keep_for_handles(struct bpk_edits *edits, struct bpk_file *file) {
     if (file->opens == 0 || file->target)
         return 0;
     if (file->content) /* the edits folder, with its data file, may go before it does */
@@ -314,7 +313,7 @@ static int unlink_file(struct bpk_edits *edits, const struct bpk_place *place) {
         return -ENOENT;
     enum bpk_folder folder = file->folder;
     _cleanup_free_ char *name = strdup(file->name);
-    r = name ? keep_for_handles(edits, file) : -ENOMEM;
+    r = name ? bpk_state_keep_for_handles(edits, file) : -ENOMEM;
     if (r == 0)
         r = bpk_state_set_entry(edits, folder, name, NULL);
     if (r == 0)
@@ -391,7 +390,7 @@ static int replace_target(struct bpk_edits *edits, enum bpk_folder folder, const
         return 0;
     int r = bpk_state_touch(edits, &place, &old);
     if (r == 0)
-        r = keep_for_handles(edits, old);
+        r = bpk_state_keep_for_handles(edits, old);
     if (r == 0)
         orphan(edits, old);
     return r;
@@ -404,7 +403,7 @@ static int keep_target_text(struct bpk_edits *edits, enum bpk_folder folder, con
     if (!bpk_state_exists(edits, folder, name) || !bpk_state_is_open(edits, place.number))
         return 0;
     int r = bpk_state_touch(edits, &place, &old);
-    return r < 0 ? r : keep_for_handles(edits, old);
+    return r < 0 ? r : bpk_state_keep_for_handles(edits, old);
 }
 
 static int move(struct bpk_edits *edits, struct bpk_file *file, enum bpk_folder folder,
@@ -430,24 +429,37 @@ static int move(struct bpk_edits *edits, struct bpk_file *file, enum bpk_folder 
     return bpk_state_set_entry(edits, folder, name, file);
 }
 
+/* Why the rename is refused; 1: there is nothing to do. Nothing is touched so far. */
+static int check_rename(struct bpk_edits *edits, const struct bpk_place *from,
+                        enum bpk_folder folder, const char *name, bool no_replace) {
+    enum bpk_folder from_folder;
+    const char *from_name;
+    int r = bpk_state_find_place(edits, from, &from_folder, &from_name);
+    if (r < 0)
+        return r;
+    if (no_replace && bpk_state_exists(edits, folder, name))
+        return -EEXIST;
+    if (from_folder == folder && strcmp(from_name, name) == 0)
+        return 1;
+    if (folder != from_folder && is_part_of_pack(edits, from_folder, from_name))
+        return -EXDEV;
+    /* Its number is that of the view in whose place it comes. */
+    if (from->number >= BPK_ARRAY_NUMBERS && !bpk_state_is_array(edits, folder, name))
+        return -EXDEV;
+    struct bpk_file *file = bpk_state_file(edits, from->number);
+    if (bpk_state_is_array(edits, folder, name) && !(file && file->target))
+        return file ? bpk_state_check_array(file) : -EINVAL;
+    bool is_text = bpk_state_is_text(edits, folder, name) && !(file && file->target);
+    return is_text ? bpk_state_check_text(edits, from, folder, name) : 0;
+}
+
 static int rename_file(struct bpk_edits *edits, const struct bpk_place *from,
-                       enum bpk_folder folder, const char *name, bool no_replace) {
+                       enum bpk_folder folder, const char *name) {
     struct bpk_file *file;
     int r = bpk_state_touch(edits, from, &file);
     if (r < 0)
         return r;
-    if (!file->name)
-        return -ENOENT;
-    if (no_replace && bpk_state_exists(edits, folder, name))
-        return -EEXIST;
-    if (file->folder == folder && strcmp(file->name, name) == 0)
-        return 0;
-    /* Its number is that of the view in whose place it comes. */
-    if (file->number >= BPK_ARRAY_NUMBERS && !bpk_state_is_array(edits, folder, name))
-        return -EXDEV;
     bool from_pack = is_part_of_pack(edits, file->folder, file->name);
-    if (folder != file->folder && from_pack)
-        return -EXDEV;
     bool key_moves = file->folder == BPK_IN_METADATA && from_pack && is_real(edits, folder, name);
     /* Under the new name the base does not have its bytes, and nothing composes its text. */
     if (!file->target && !file->content)
@@ -461,8 +473,6 @@ static int rename_file(struct bpk_edits *edits, const struct bpk_place *from,
             r = bpk_state_parse(edits, file, folder, name, true);
     }
     bool is_array = bpk_state_is_array(edits, folder, name) && !file->target;
-    if (r == 0 && is_array)
-        r = bpk_state_check_array(file);
     if (r == 0 && key_moves)
         r = remove_key(edits, file->name);
     if (r == 0)
@@ -476,11 +486,14 @@ int bpk_edits_rename(struct bpk_edits *edits, const struct bpk_place *from, enum
     if (r < 0)
         return r;
     pthread_mutex_lock(&edits->lock);
-    r = bpk_record_begin(edits, place_room(edits, from) + bpk_state_stem_room(edits, name));
-    if (r == 0)
-        r = rename_file(edits, from, folder, name, no_replace);
-    r = bpk_record_finish(edits, r);
+    r = check_rename(edits, from, folder, name, no_replace);
+    if (r == 0) {
+        r = bpk_record_begin(edits, place_room(edits, from) + bpk_state_stem_room(edits, name));
+        if (r == 0)
+            r = rename_file(edits, from, folder, name);
+        r = bpk_record_finish(edits, r);
+    }
     bpk_state_close_unused(edits, from->number);
     pthread_mutex_unlock(&edits->lock);
-    return r;
+    return r > 0 ? 0 : r;
 }

@@ -190,6 +190,9 @@ struct bpk_file *bpk_state_add_file(struct bpk_edits *edits, uint64_t number,
 void bpk_state_drop_file(struct bpk_edits *edits, struct bpk_file *file);
 /* Gives the file another number. -ENOMEM: the file is gone, and the edits cannot be used. */
 int bpk_state_renumber(struct bpk_edits *edits, struct bpk_file *file, uint64_t number);
+/* Where a place is: 0, or the errors of bpk_state_touch, or -ENOENT if it has no name any more. */
+int bpk_state_find_place(struct bpk_edits *edits, const struct bpk_place *place,
+                         enum bpk_folder *ret_folder, const char **ret_name);
 int bpk_state_touch(struct bpk_edits *edits, const struct bpk_place *place,
                     struct bpk_file **ret_file);
 bool bpk_state_base_has(const struct bpk_edits *edits, enum bpk_folder folder, const char *name);
@@ -208,6 +211,10 @@ uint64_t bpk_state_number_of(struct bpk_edits *edits, enum bpk_folder folder, co
 /* ---- data.c (locked) ---- */
 /* A content for a file that shows the base's tensor, or a new one above a frozen content. */
 int bpk_state_own_bytes(struct bpk_edits *edits, struct bpk_file *file);
+
+/* ---- ops.c (locked) ---- */
+/* A file that is open keeps what it says now, before its name or its text is another's. */
+int bpk_state_keep_for_handles(struct bpk_edits *edits, struct bpk_file *file);
 
 /* ---- descs.c (locked) ---- */
 struct bpk_desc *bpk_desc_of_base(const struct bpk_pack *pack, uint32_t index);
@@ -237,6 +244,10 @@ int bpk_state_compose(struct bpk_edits *edits, enum bpk_folder folder, const cha
 int bpk_state_own_text(struct bpk_edits *edits, struct bpk_file *file, bool empty);
 int bpk_state_parse(struct bpk_edits *edits, struct bpk_file *file, enum bpk_folder folder,
                     const char *name, bool ends_here);
+/* Whether what is at `place` would be a good text of `name` in `folder`: 0, -EBADMSG or an error.
+ * Changes nothing. */
+int bpk_state_check_text(struct bpk_edits *edits, const struct bpk_place *place,
+                         enum bpk_folder folder, const char *name);
 void bpk_state_reset_text(struct bpk_edits *edits, enum bpk_folder folder, const char *name);
 int bpk_state_override(struct bpk_edits *edits, struct bpk_str key, const struct bpk_str *value);
 /* What `committed` (may be NULL) left out is as the base has it. */

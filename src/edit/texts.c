@@ -314,7 +314,7 @@ void bpk_state_reset_text(struct bpk_edits *edits, enum bpk_folder folder, const
 }
 
 static int take_sidecar(struct bpk_edits *edits, const char *name, struct bpk_str text,
-                        enum bpk_text_verdict *ret_verdict, struct bpk_diag *diag) {
+                        bool only_look, enum bpk_text_verdict *ret_verdict, struct bpk_diag *diag) {
     char stem[BPK_FILE_NAME_BUF];
     struct bpk_str part;
     struct bpk_descriptor means;
@@ -322,9 +322,10 @@ static int take_sidecar(struct bpk_edits *edits, const char *name, struct bpk_st
     *ret_verdict = bpk_sidecar_parse(text, &means, diag);
     if (*ret_verdict != BPK_TEXT_GOOD)
         return 0;
-    if (!bpk_rules_sidecar_stem(name, &part) || part.len >= sizeof(stem)) {
+    bool too_long = !bpk_rules_sidecar_stem(name, &part) || part.len >= sizeof(stem);
+    if (too_long || only_look) {
         bpk_descriptor_clear(&means);
-        return -ENAMETOOLONG;
+        return too_long ? -ENAMETOOLONG : 0;
     }
     memcpy(stem, part.bytes, part.len);
     stem[part.len] = '\0';
@@ -369,7 +370,7 @@ static size_t scalars_room(const struct bpk_scalar_map *scalars) {
 }
 
 /* A whole metadata.json: its keys, and no others, are there from now on. */
-static int take_metadata(struct bpk_edits *edits, struct bpk_str text,
+static int take_metadata(struct bpk_edits *edits, struct bpk_str text, bool only_look,
                          enum bpk_text_verdict *ret_verdict, struct bpk_diag *diag) {
     struct bpk_string_map map;
     *ret_verdict = bpk_metadata_parse(text, &map, diag);
@@ -377,11 +378,11 @@ static int take_metadata(struct bpk_edits *edits, struct bpk_str text,
         return 0;
     struct bpk_plan_entry *before = NULL;
     size_t count = 0;
-    int r = bpk_state_effective_metadata(edits, NULL, &before, &count);
-    if (r == 0)
+    int r = only_look ? 0 : bpk_state_effective_metadata(edits, NULL, &before, &count);
+    if (r == 0 && !only_look)
         r = bpk_record_room(edits,
                             map_room(edits, &map, before, count) + scalars_room(&edits->scalars));
-    if (r < 0) {
+    if (r < 0 || only_look) {
         free(before);
         bpk_string_map_clear(&map);
         return r;
@@ -404,14 +405,14 @@ static int take_metadata(struct bpk_edits *edits, struct bpk_str text,
     return r;
 }
 
-static int take_scalars(struct bpk_edits *edits, struct bpk_str text,
+static int take_scalars(struct bpk_edits *edits, struct bpk_str text, bool only_look,
                         enum bpk_text_verdict *ret_verdict, struct bpk_diag *diag) {
     struct bpk_scalar_map map;
     *ret_verdict = bpk_scalars_parse(text, &map, diag);
     if (*ret_verdict != BPK_TEXT_GOOD)
         return 0;
-    int r = bpk_record_room(edits, scalars_room(&map));
-    if (r < 0) {
+    int r = only_look ? 0 : bpk_record_room(edits, scalars_room(&map));
+    if (r < 0 || only_look) {
         bpk_scalar_map_clear(&map);
         return r;
     }
@@ -424,7 +425,7 @@ static int take_scalars(struct bpk_edits *edits, struct bpk_str text,
 }
 
 /* One newline at the end is the file's, not the value's. */
-static int take_key(struct bpk_edits *edits, const char *name, struct bpk_str text,
+static int take_key(struct bpk_edits *edits, const char *name, struct bpk_str text, bool only_look,
                     enum bpk_text_verdict *ret_verdict, struct bpk_diag *diag) {
     char buffer[256];
     struct bpk_str key;
@@ -438,6 +439,8 @@ static int take_key(struct bpk_edits *edits, const char *name, struct bpk_str te
     *ret_verdict = BPK_TEXT_GOOD;
     if (!key_of(edits, name, buffer, &key))
         return -EINVAL;
+    if (only_look)
+        return 0;
     int r = bpk_record_room(edits, key.len + text.len);
     if (r == 0)
         r = bpk_state_override(edits, key, &text);
@@ -446,20 +449,38 @@ static int take_key(struct bpk_edits *edits, const char *name, struct bpk_str te
     return r;
 }
 
-static int read_all(struct bpk_file *file, struct bpk_outbuf *out) {
+static int read_all(struct bpk_content *content, struct bpk_outbuf *out) {
     enum { TEXT_MAX = 256 << 20, STEP = 65536 };
-    uint64_t size = file->content->size;
+    uint64_t size = content->size;
     if (size > TEXT_MAX)
         return -EFBIG;
     _cleanup_free_ char *bytes = malloc(STEP);
     size_t n = STEP;
     int r = bytes ? 0 : -ENOMEM;
     for (uint64_t at = 0; at < size && r == 0; at += n) {
-        r = bpk_content_read(file->content, at, bytes, STEP, &n);
+        r = bpk_content_read(content, at, bytes, STEP, &n);
         if (r == 0)
             bpk_out(out, bytes, n);
     }
     return r == 0 && out->failed ? -ENOMEM : r;
+}
+
+/* What a text would say as that of `name` in `folder`; `only_look`: and nothing more, else it is in
+ * force. */
+static int take(struct bpk_edits *edits, const struct bpk_outbuf *text, enum bpk_folder folder,
+                const char *name, bool only_look, enum bpk_text_verdict *ret_verdict,
+                struct bpk_diag *diag) {
+    struct bpk_str all = {text->text ? text->text : "", text->len};
+    int r;
+    if (folder == BPK_IN_TENSORS)
+        r = take_sidecar(edits, name, all, only_look, ret_verdict, diag);
+    else if (folder == BPK_IN_METADATA)
+        r = take_key(edits, name, all, only_look, ret_verdict, diag);
+    else if (strcmp(name, metadata_json) == 0)
+        r = take_metadata(edits, all, only_look, ret_verdict, diag);
+    else
+        r = take_scalars(edits, all, only_look, ret_verdict, diag);
+    return r == 0 && *ret_verdict == BPK_TEXT_NO_MEMORY ? -ENOMEM : r;
 }
 
 /* Parses the file's own text as that of `name` in `folder`, and puts what it says in force. An
@@ -469,20 +490,9 @@ int bpk_state_parse(struct bpk_edits *edits, struct bpk_file *file, enum bpk_fol
     _cleanup_outbuf_ struct bpk_outbuf text = {0};
     struct bpk_diag diag = {.sentence = ""};
     enum bpk_text_verdict verdict = BPK_TEXT_GOOD;
-    int r = read_all(file, &text);
-    if (r < 0)
-        return r;
-    struct bpk_str all = {text.text ? text.text : "", text.len};
-    if (folder == BPK_IN_TENSORS)
-        r = take_sidecar(edits, name, all, &verdict, &diag);
-    else if (folder == BPK_IN_METADATA)
-        r = take_key(edits, name, all, &verdict, &diag);
-    else if (strcmp(name, metadata_json) == 0)
-        r = take_metadata(edits, all, &verdict, &diag);
-    else
-        r = take_scalars(edits, all, &verdict, &diag);
-    if (r == 0 && verdict == BPK_TEXT_NO_MEMORY)
-        r = -ENOMEM;
+    int r = read_all(file->content, &text);
+    if (r == 0)
+        r = take(edits, &text, folder, name, false, &verdict, &diag);
     if (r < 0)
         return r;
     file->unparsed = false;
@@ -494,4 +504,36 @@ int bpk_state_parse(struct bpk_edits *edits, struct bpk_file *file, enum bpk_fol
     if (verdict == BPK_TEXT_BAD || (verdict == BPK_TEXT_EARLY_END && ends_here))
         return -EBADMSG;
     return 0;
+}
+
+static int read_place(struct bpk_edits *edits, const struct bpk_place *place,
+                      struct bpk_outbuf *out) {
+    struct bpk_file *file = bpk_state_file(edits, place->number);
+    enum bpk_folder folder;
+    const char *name;
+    uint32_t index;
+    if (file && file->content)
+        return read_all(file->content, out);
+    int r = bpk_state_find_place(edits, place, &folder, &name);
+    if (r < 0)
+        return r;
+    if (bpk_state_is_text(edits, folder, name))
+        return bpk_state_compose(edits, folder, name, out);
+    if (!bpk_state_find_base(edits, name, &index))
+        return -ESTALE;
+    struct bpk_content *bytes = bpk_content_over_tensor(&edits->store, 0, edits->base, index);
+    r = bytes ? read_all(bytes, out) : -ENOMEM;
+    bpk_content_unref(bytes, false);
+    return r;
+}
+
+int bpk_state_check_text(struct bpk_edits *edits, const struct bpk_place *place,
+                         enum bpk_folder folder, const char *name) {
+    _cleanup_outbuf_ struct bpk_outbuf text = {0};
+    struct bpk_diag diag = {.sentence = ""};
+    enum bpk_text_verdict verdict = BPK_TEXT_GOOD;
+    int r = read_place(edits, place, &text);
+    if (r == 0)
+        r = take(edits, &text, folder, name, true, &verdict, &diag);
+    return r == 0 && verdict != BPK_TEXT_GOOD ? -EBADMSG : r;
 }

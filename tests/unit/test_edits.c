@@ -357,6 +357,37 @@ START_TEST(an_unlinked_file_lives_while_it_is_open) {
     kit_commit_all(&kit);
 }
 
+/* What was only touched goes on showing the base to who has it open, and takes what they write. */
+START_TEST(a_touched_file_is_there_after_a_discard_while_it_is_open) {
+    struct bpk_place c = kit_place(&kit, T, "c");
+    struct bpk_place note = kit_place(&kit, M, "note");
+    char bytes[10];
+    size_t n;
+    bpk_edits_opened(kit.edits, &c, true);
+    bpk_edits_opened(kit.edits, &note, true);
+    ck_assert_int_eq(bpk_edits_set_mode(kit.edits, &c, 0600), 0);
+    ck_assert_int_eq(bpk_edits_set_mode(kit.edits, &note, 0600), 0);
+    ck_assert_int_eq(bpk_edits_discard(kit.edits, NULL, NULL), 0);
+    ck_assert(!kit_has_edits_folder(&kit));
+    c.name = NULL;
+    note.name = NULL;
+    ck_assert_int_eq(bpk_edits_read(kit.edits, &c, 4990, bytes, 10, &n), 0);
+    ck_assert_uint_eq(n, 10);
+    ck_assert_uint_eq((uint8_t)bytes[9], pattern_byte(PLACE_C + 4999));
+    ck_assert_int_eq(bpk_edits_read(kit.edits, &note, 0, bytes, 10, &n), 0);
+    ck_assert_uint_eq(n, 2);
+    ck_assert_int_eq(memcmp(bytes, "x\n", 2), 0);
+    ck_assert_int_eq(bpk_edits_write(kit.edits, &c, 0, "mine", 4), 0);
+    ck_assert_int_eq(bpk_edits_read(kit.edits, &c, 3, bytes, 2, &n), 0);
+    ck_assert_int_eq(bytes[0], 'e');
+    ck_assert_uint_eq((uint8_t)bytes[1], pattern_byte(PLACE_C + 4));
+    kit_write(&kit, "a", 0, "0123456789"); /* and the rest of the mount goes on */
+    kit_reopen(&kit);
+    kit_commit_all(&kit);
+    ck_assert(is_as_made("c", PLACE_C, 5000));
+    ck_assert(pack_says("a", "0123456789"));
+}
+
 /* So does what it was renamed over. */
 START_TEST(a_replaced_file_lives_while_it_is_open) {
     struct bpk_place a = kit_place(&kit, T, "a");
@@ -423,6 +454,7 @@ int main(void) {
     tcase_add_test(tc, a_pack_changed_by_others_is_not_committed_over);
     tc = editbase_case(suite, "handles");
     tcase_add_test(tc, an_unlinked_file_lives_while_it_is_open);
+    tcase_add_test(tc, a_touched_file_is_there_after_a_discard_while_it_is_open);
     tcase_add_test(tc, a_replaced_file_lives_while_it_is_open);
     tcase_add_test(tc, modes_and_times_last_as_long_as_the_mount);
     tcase_add_test(tc, many_tensors_need_few_descriptors);

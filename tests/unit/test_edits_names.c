@@ -118,6 +118,46 @@ START_TEST(renames_that_are_refused) {
     ck_assert(is_as_made("a", PLACE_A, 10));
 }
 
+/* A refusal is no edit, of what was to be moved nor of what was there. */
+START_TEST(a_refused_rename_leaves_nothing_behind) {
+    static const struct {
+        enum bpk_folder from_folder, folder;
+        const char *from, *name;
+        int error;
+        bool no_replace;
+    } renames[] = {
+        {T, T, "a", "b.json", -EBADMSG, false},
+        {T, T, "c", "new.json", -EBADMSG, false},
+        {R, R, "scalars.json", "metadata.json", -EBADMSG, false},
+        {T, T, "a", "b", -EEXIST, true},
+        {T, M, "a", "key", -EXDEV, false},
+        {M, R, "note", "metadata.json", -EXDEV, false},
+        {R, T, "metadata.json", "b.json", -EXDEV, false},
+        {T, T, "a", "a", 0, false},
+    };
+    for (int open = 0; open < 2; open++) {
+        for (int i = 0; i < ROWS(renames); i++) {
+            struct bpk_place from = kit_place(&kit, renames[i].from_folder, renames[i].from);
+            struct bpk_place to = kit_place(&kit, renames[i].folder, renames[i].name);
+            bpk_edits_opened(kit.edits, &from, false);
+            if (open && to.number)
+                bpk_edits_opened(kit.edits, &to, true);
+            ck_assert_int_eq(bpk_edits_rename(kit.edits, &from, renames[i].folder, renames[i].name,
+                                              renames[i].no_replace),
+                             renames[i].error);
+            ck_assert_msg(!kit_has_edits_folder(&kit), "%s to %s", renames[i].from,
+                          renames[i].name);
+            if (open && to.number)
+                bpk_edits_released(kit.edits, to.number, true);
+            bpk_edits_released(kit.edits, from.number, false);
+        }
+    }
+    kit_put(&kit, T, "tmp~", "{");
+    ck_assert_int_eq(rename_to("tmp~", "b.json"), -EBADMSG);
+    ck_assert_int_eq(kind_of("tensors/tmp~"), BPK_EDIT_SCRATCH);
+    ck_assert_ptr_null(kit_problem(&kit, "tensors/b", NULL));
+}
+
 /* Names between what a tensor's file may have and what a file may have can only be pending. */
 START_TEST(very_long_names_are_pending) {
     char name[300];
@@ -482,6 +522,7 @@ int main(void) {
     tcase_add_test(tc, what_takes_the_place_of_a_moved_tensor_has_no_param_id);
     tcase_add_test(tc, memory_ends_with_the_commit);
     tcase_add_test(tc, renames_that_are_refused);
+    tcase_add_test(tc, a_refused_rename_leaves_nothing_behind);
     tcase_add_test(tc, very_long_names_are_pending);
     tcase_add_test(tc, misspelled_names_are_pending);
     tc = editbase_case(suite, "aside");
