@@ -268,9 +268,13 @@ static int put_descriptor(struct bpk_edits *edits, const char *stem, const struc
 
 static int become_tensor(struct bpk_edits *edits, struct bpk_file *file, const char *stem,
                          const struct bpk_npy *npy) {
-    struct bpk_content *content;
+    struct bpk_content *content = NULL;
     _cleanup_free_ char *name = strdup(file->name);
-    int r = name ? take_data(edits, file, npy, &content) : -ENOMEM;
+    int r = name ? bpk_record_room(edits,
+                                   bpk_state_stem_room(edits, stem) + npy->rank * sizeof(uint64_t))
+                 : -ENOMEM;
+    if (r == 0)
+        r = take_data(edits, file, npy, &content);
     if (r < 0)
         return r;
     r = put_data(edits, stem, file->number, content);

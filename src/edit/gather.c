@@ -330,7 +330,7 @@ static void keep_hidden_keys(struct bpk_commit *commit) {
     size_t kept = 0;
     for (size_t i = 0; i < commit->metadata_count; i++) {
         struct bpk_str key = commit->metadata[i].key;
-        if (memchr(key.bytes, '\0', key.len) ||
+        if (memchr(key.bytes, '\0', key.len) || bpk_state_is_younger(commit->edits, key) ||
             bpk_state_key_left_out(commit->edits, &commit->committed, key))
             commit->metadata[kept++] = commit->metadata[i];
     }

@@ -283,6 +283,8 @@ static int lose(struct bpk_edits *edits, enum bpk_folder folder, const char *nam
     char stem[BPK_FILE_NAME_BUF];
     if (folder == BPK_IN_METADATA && bpk_state_is_text(edits, folder, name))
         return remove_key(edits, name);
+    if (folder == BPK_IN_ROOT && strcmp(name, "metadata.json") == 0)
+        bpk_state_age_overrides(edits);
     if (folder != BPK_IN_TENSORS)
         return 0;
     if (is_bytes(edits, folder, name)) {

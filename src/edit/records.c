@@ -126,7 +126,8 @@ void bpk_record_override(struct bpk_edits *edits, const struct bpk_override *ove
     struct bpk_outbuf *out = &edits->record;
     put_kind(out, BPK_RECORD_OVERRIDE);
     put_str(out, (struct bpk_str){override->key, override->key_len});
-    put_u64(out, override->value != NULL);
+    put_u64(out, (override->value ? BPK_OVERRIDE_HAS_VALUE : 0) |
+                     (override->older ? BPK_OVERRIDE_IS_OLDER : 0));
     if (override->value)
         put_str(out, (struct bpk_str){override->value, override->value_len});
 }

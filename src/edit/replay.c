@@ -264,12 +264,20 @@ static void read_stem(struct reader *reader) {
 
 static void read_override(struct reader *reader) {
     struct bpk_str key = get_str(reader);
-    bool has_value = get_u64(reader);
+    uint64_t flags = get_u64(reader);
+    bool has_value = flags & BPK_OVERRIDE_HAS_VALUE;
     struct bpk_str value = {0};
     if (has_value)
         value = get_str(reader);
-    if (!reader->bad && bpk_state_override(reader->edits, key, has_value ? &value : NULL) < 0)
+    if (reader->bad)
+        return;
+    if (bpk_state_override(reader->edits, key, has_value ? &value : NULL) < 0) {
         out_of_memory(reader);
+        return;
+    }
+    struct bpk_override *override;
+    HASH_FIND(hh, reader->edits->overrides, key.bytes, key.len, override);
+    override->older = flags & BPK_OVERRIDE_IS_OLDER;
 }
 
 /* The map's storage holds the scalars themselves, then their names. */

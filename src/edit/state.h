@@ -78,6 +78,7 @@ struct bpk_stem {
 struct bpk_override {
     UT_hash_handle hh;
     char *value; /* NULL: removed */
+    bool older;  /* than a removal of metadata.json, which takes it along */
     size_t value_len;
     size_t key_len;
     char key[];
@@ -251,6 +252,10 @@ int bpk_state_check_text(struct bpk_edits *edits, const struct bpk_place *place,
 void bpk_state_reset_text(struct bpk_edits *edits, enum bpk_folder folder, const char *name);
 int bpk_state_override(struct bpk_edits *edits, struct bpk_str key, const struct bpk_str *value);
 /* What `committed` (may be NULL) left out is as the base has it. */
+/* metadata.json is removed: what was written before goes with it. */
+void bpk_state_age_overrides(struct bpk_edits *edits);
+/* Whether a key was written after that. */
+bool bpk_state_is_younger(const struct bpk_edits *edits, struct bpk_str key);
 int bpk_state_effective_metadata(struct bpk_edits *edits, const struct bpk_committed *committed,
                                  struct bpk_plan_entry **ret_entries, size_t *ret_count);
 

@@ -53,6 +53,7 @@ int bpk_state_override(struct bpk_edits *edits, struct bpk_str key, const struct
     free(override->value);
     override->value = NULL;
     override->value_len = 0;
+    override->older = false;
     if (value) {
         override->value = malloc(value->len + 1);
         if (!override->value)
@@ -63,6 +64,21 @@ int bpk_state_override(struct bpk_edits *edits, struct bpk_str key, const struct
     edits->maps_changed = edits->clock;
     bpk_record_override(edits, override);
     return 0;
+}
+
+void bpk_state_age_overrides(struct bpk_edits *edits) {
+    struct bpk_override *override;
+    struct bpk_override *next;
+    HASH_ITER(hh, edits->overrides, override, next) {
+        override->older = true;
+        bpk_record_override(edits, override);
+    }
+}
+
+bool bpk_state_is_younger(const struct bpk_edits *edits, struct bpk_str key) {
+    const struct bpk_override *override;
+    HASH_FIND(hh, edits->overrides, key.bytes, key.len, override);
+    return override && override->value && !override->older;
 }
 
 static bool has_nul(struct bpk_str text) {

@@ -200,6 +200,22 @@ START_TEST(keys_are_renamed_with_their_values) {
 }
 
 /* rm metadata.json empties the map, but only where that was asked for. */
+/* The last write of a key wins, be it of one key or of the map that is gone. */
+START_TEST(a_key_that_is_written_after_its_map_was_removed_stays) {
+    kit_put(&kit, M, "note", "before\n");
+    kit_put(&kit, M, "first", "before\n");
+    ck_assert_int_eq(kit_unlink(&kit, R, "metadata.json"), 0);
+    kit_put(&kit, M, "note", "after\n");
+    kit_put(&kit, M, "other", "new\n");
+    if (_i == 1)
+        kit_reopen(&kit);
+    kit_commit_all(&kit);
+    ck_assert(value_is("note", "after"));
+    ck_assert(value_is("other", "new"));
+    ck_assert(value_is("first", NULL));
+    ck_assert(value_is("producer", NULL));
+}
+
 START_TEST(a_removed_map_is_emptied_by_name_only) {
     struct bpk_commit_result result;
     ck_assert_int_eq(kit_unlink(&kit, R, "metadata.json"), 0);
@@ -481,6 +497,7 @@ int main(void) {
     tcase_add_test(tc, keys_and_the_map_are_one);
     tcase_add_loop_test(tc, one_newline_is_the_files, 0, ROWS(values));
     tcase_add_test(tc, keys_are_renamed_with_their_values);
+    tcase_add_loop_test(tc, a_key_that_is_written_after_its_map_was_removed_stays, 0, 2);
     tcase_add_test(tc, a_removed_map_is_emptied_by_name_only);
     tc = editbase_case(suite, "handles");
     tcase_add_loop_test(tc, a_held_text_is_an_edit_until_the_mount_is_gone, 0, ROWS(held_texts));
