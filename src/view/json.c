@@ -109,6 +109,23 @@ void bpk_json_double(struct bpk_outbuf *out, uint64_t bits) {
     }
 }
 
+/* ---- objects --------------------------------------------------------------------------------- */
+
+void bpk_json_field(struct bpk_outbuf *out, unsigned indent, bool first, const char *key) {
+    bpk_out_str(out, first ? "\n" : ",\n");
+    for (unsigned i = 0; i < indent + 2; i++)
+        bpk_out(out, " ", 1);
+    bpk_json_cstring(out, key);
+    bpk_out_str(out, ": ");
+}
+
+void bpk_json_end_object(struct bpk_outbuf *out, unsigned indent) {
+    bpk_out_str(out, "\n");
+    for (unsigned i = 0; i < indent; i++)
+        bpk_out(out, " ", 1);
+    bpk_out_str(out, "}");
+}
+
 /* ---- descriptors ----------------------------------------------------------------------------- */
 
 /* ", "KEY": " or, for the first one, ""KEY": ". */

@@ -21,6 +21,11 @@ void bpk_json_i64(struct bpk_outbuf *out, int64_t number);
  * "0x…" with 16 digits for any other NaN. */
 void bpk_json_double(struct bpk_outbuf *out, uint64_t bits);
 
+/* An object with a line for each field: after "{", each begins with bpk_json_field, which writes a
+ * new line up to and with `"KEY": `. `indent` is that of the object's own lines. */
+void bpk_json_field(struct bpk_outbuf *out, unsigned indent, bool first, const char *key);
+void bpk_json_end_object(struct bpk_outbuf *out, unsigned indent);
+
 /* Compact JSON of a dtype, spelled as the pack spells it: "F32" (with quotes), {"Bool": "U8"},
  * {"QFloat": {…}}. */
 void bpk_json_dtype(struct bpk_outbuf *out, const struct bpk_dtype *dtype);

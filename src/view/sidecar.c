@@ -2,33 +2,23 @@
 
 #include "view/json.h"
 
-/* A new line of the object, up to and with "KEY": . */
-static void out_field(struct bpk_outbuf *out, unsigned indent, bool first, const char *key) {
-    bpk_out_str(out, first ? "\n" : ",\n");
-    for (unsigned i = 0; i < indent + 2; i++)
-        bpk_out(out, " ", 1);
-    bpk_out(out, "\"", 1);
-    bpk_out_str(out, key);
-    bpk_out_str(out, "\": ");
-}
-
 void bpk_sidecar_object(struct bpk_outbuf *out, const struct bpk_sidecar *sidecar,
                         unsigned indent) {
     bpk_out_str(out, "{");
-    out_field(out, indent, true, "name");
+    bpk_json_field(out, indent, true, "name");
     bpk_json_string(out, sidecar->name);
-    out_field(out, indent, false, "dtype");
+    bpk_json_field(out, indent, false, "dtype");
     bpk_json_dtype(out, &sidecar->dtype);
-    out_field(out, indent, false, "shape");
+    bpk_json_field(out, indent, false, "shape");
     bpk_json_shape(out, sidecar->shape);
-    out_field(out, indent, false, "param_id");
+    bpk_json_field(out, indent, false, "param_id");
     if (sidecar->has_param_id)
         bpk_json_u64(out, sidecar->param_id);
     else
         bpk_out_str(out, "null");
-    out_field(out, indent, false, "nbytes");
+    bpk_json_field(out, indent, false, "nbytes");
     bpk_json_u64(out, sidecar->size);
-    out_field(out, indent, false, "data_offsets");
+    bpk_json_field(out, indent, false, "data_offsets");
     if (sidecar->has_offsets) {
         bpk_out_str(out, "[");
         bpk_json_u64(out, sidecar->start);
@@ -38,20 +28,17 @@ void bpk_sidecar_object(struct bpk_outbuf *out, const struct bpk_sidecar *sideca
     } else {
         bpk_out_str(out, "null");
     }
-    out_field(out, indent, false, "numpy");
+    bpk_json_field(out, indent, false, "numpy");
     bpk_json_cstring(out, bpk_dtype_numpy(&sidecar->dtype));
     if (sidecar->xxh3) {
-        out_field(out, indent, false, "xxh3");
+        bpk_json_field(out, indent, false, "xxh3");
         bpk_json_cstring(out, sidecar->xxh3);
     }
     if (sidecar->problem) {
-        out_field(out, indent, false, "problem");
+        bpk_json_field(out, indent, false, "problem");
         bpk_json_cstring(out, sidecar->problem);
     }
-    bpk_out_str(out, "\n");
-    for (unsigned i = 0; i < indent; i++)
-        bpk_out(out, " ", 1);
-    bpk_out_str(out, "}");
+    bpk_json_end_object(out, indent);
 }
 
 void bpk_sidecar_of_tensor(struct bpk_outbuf *out, const struct bpk_pack *pack, uint32_t index,
