@@ -1,0 +1,99 @@
+/* The loops of stats_kernels.c for one type of element; included there once for each type, with
+ * ELEMENT (the type), FUNCTION(x) (the name of its function x), and for floats BITS (an integer of
+ * their size) and EXPONENT (the bits of their exponent in it). */
+
+#ifdef BITS
+VECTORISED static bool FUNCTION(are_finite)(const void *elements, size_t count) {
+    const ELEMENT *x = elements;
+    BITS odd = 0;
+    for (size_t i = 0; i < count; i++) {
+        BITS bits;
+        memcpy(&bits, &x[i], sizeof(bits));
+        odd |= (bits & EXPONENT) == EXPONENT;
+    }
+    return odd == 0;
+}
+
+static size_t FUNCTION(keep_finite)(const void *elements, size_t count, void *kept,
+                                    struct bpk_stats_odd *odd) {
+    const ELEMENT *x = elements;
+    ELEMENT *to = kept;
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++) {
+        BITS bits;
+        memcpy(&bits, &x[i], sizeof(bits));
+        to[n] = x[i];
+        n += (bits & EXPONENT) != EXPONENT;
+        odd->pos_inf += bits == EXPONENT;
+        odd->neg_inf += bits == (EXPONENT | ~(~(BITS)0 >> 1));
+        odd->nan += (bits & ~(BITS)0 >> 1) > EXPONENT;
+    }
+    return n;
+}
+#endif
+
+VECTORISED static struct bpk_stats_extremes FUNCTION(extremes)(const void *elements, size_t count) {
+    const ELEMENT *x = elements;
+    ELEMENT min = x[0];
+    ELEMENT max = x[0];
+    uint32_t zeros = 0;
+    for (size_t i = 0; i < count; i++) {
+        min = x[i] < min ? x[i] : min;
+        max = x[i] > max ? x[i] : max;
+        zeros += x[i] == 0;
+    }
+    return (struct bpk_stats_extremes){
+        .zeros = zeros,
+        .min = (double)min,
+        .max = (double)max,
+#ifndef BITS
+        .integer_min = min,
+        .integer_max = max,
+#endif
+    };
+}
+
+VECTORISED static double FUNCTION(sum)(const void *elements, size_t count) {
+    const ELEMENT *x = elements;
+    double sums[LANES] = {0};
+    size_t whole = count - count % LANES;
+    for (size_t i = 0; i < whole; i += LANES)
+        for (size_t k = 0; k < LANES; k++)
+            sums[k] += (double)x[i + k];
+    for (size_t i = whole; i < count; i++)
+        sums[i - whole] += (double)x[i];
+    return add_lanes(sums);
+}
+
+VECTORISED static double FUNCTION(squares)(const void *elements, size_t count, double mean) {
+    const ELEMENT *x = elements;
+    double sums[LANES] = {0};
+    size_t whole = count - count % LANES;
+    for (size_t i = 0; i < whole; i += LANES)
+        for (size_t k = 0; k < LANES; k++)
+            sums[k] += square((double)x[i + k] - mean);
+    for (size_t i = whole; i < count; i++)
+        sums[i - whole] += square((double)x[i] - mean);
+    return add_lanes(sums);
+}
+
+VECTORISED static void FUNCTION(bins)(const void *elements, size_t count,
+                                      const struct bpk_stats_range *range,
+                                      uint8_t *restrict ret_bins) {
+    const ELEMENT *x = elements;
+    const struct bpk_stats_range local = *range;
+    for (size_t i = 0; i < count; i++)
+        ret_bins[i] = (uint8_t)bin_of((double)x[i], &local);
+}
+
+const struct bpk_stats_kernels FUNCTION(bpk_stats) = {
+    .size = sizeof(ELEMENT),
+#ifdef BITS
+    .are_finite = FUNCTION(are_finite),
+    .keep_finite = FUNCTION(keep_finite),
+#endif
+    .extremes = FUNCTION(extremes),
+    .sum = FUNCTION(sum),
+    .squares = FUNCTION(squares),
+    .bins = FUNCTION(bins),
+};
