@@ -163,7 +163,7 @@ bool bpk_cli_print(struct bpk_outbuf *out) {
     bool good = !out->failed;
     if (!good) {
         bpk_cli_error(NULL, "out of memory");
-    } else if (fwrite(out->text, 1, out->len, stdout) != out->len) {
+    } else if (out->len > 0 && fwrite(out->text, 1, out->len, stdout) != out->len) {
         output_errno = output_errno ? output_errno : errno;
         good = false;
     }

@@ -26,6 +26,7 @@ extern const struct bpk_verb bpk_verb_ls;
 extern const struct bpk_verb bpk_verb_cat;
 extern const struct bpk_verb bpk_verb_export;
 extern const struct bpk_verb bpk_verb_verify;
+extern const struct bpk_verb bpk_verb_stats;
 extern const struct bpk_verb bpk_verb_status;
 extern const struct bpk_verb bpk_verb_commit;
 extern const struct bpk_verb bpk_verb_discard;
