@@ -4,7 +4,9 @@
 #include "handles.h"
 #include "nodes.h"
 #include "requests.h"
+#include "seen.h"
 #include "snapshots.h"
+#include "view_writes.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,9 +18,11 @@ struct open_file {
     struct bpk_handle handle; /* first */
     bool is_text;
     bool for_writing;
+    bool is_counted;   /* among the edits' open files, by the number of the request */
     atomic_bool wrote; /* since the last flush */
     struct bpk_mount *mount;
-    struct bpk_snapshot *snapshot; /* of a text: what it said at the open; NULL for others */
+    struct bpk_snapshot *snapshot;   /* of a text: what it said at the open; NULL for others */
+    _Atomic(struct bpk_view *) view; /* of a file in views/ */
 };
 
 static struct open_file *handle_of(const struct fuse_file_info *fi) {
@@ -28,6 +32,7 @@ static struct open_file *handle_of(const struct fuse_file_info *fi) {
 static void clear_file(struct bpk_handle *handle) {
     struct open_file *file = (struct open_file *)handle;
     bpk_snapshot_drop(file->mount, file->snapshot);
+    bpk_view_close(file->view);
 }
 
 static struct open_file *new_handle(struct bpk_mount *mount) {
@@ -56,9 +61,43 @@ static int open_edited(struct bpk_mount *mount, const struct bpk_node *node, int
     handle->is_text = bpk_edits_is_text(mount->edits, &place);
     if (r == 0 && handle->is_text)
         r = bpk_snapshot_take(mount, node, &handle->snapshot);
-    if (r == 0)
+    if (r == 0) {
         bpk_edits_opened(mount->edits, &place, handle->for_writing);
+        handle->is_counted = true;
+    }
     return r;
+}
+
+/* A view that is cut to nothing becomes the file that an array comes into. */
+static int open_writable_view(struct bpk_mount *mount, const struct bpk_node *node, int flags,
+                              struct open_file *handle) {
+    struct bpk_place place = {.folder = BPK_IN_NPY, .number = bpk_node_number(node)};
+    bpk_edits_opened(mount->edits, &place, true);
+    handle->is_counted = true;
+    struct bpk_view *view = NULL;
+    int r = flags & O_TRUNC ? bpk_view_truncate(mount, node, 0) : bpk_view_open(mount, node, &view);
+    handle->view = view;
+    if (r < 0) {
+        bpk_edits_released(mount->edits, place.number, true);
+        handle->is_counted = false;
+    }
+    return r;
+}
+
+/* The view that a handle is of now: it may have been opened as an array that became one. */
+static int view_of(struct open_file *handle, const struct bpk_node *node,
+                   struct bpk_view **ret_view) {
+    struct bpk_view *none = NULL;
+    struct bpk_view *view = handle->view;
+    int r = view ? 0 : bpk_view_open(handle->mount, node, &view);
+    if (r < 0)
+        return r;
+    if (view != handle->view && !atomic_compare_exchange_strong(&handle->view, &none, view)) {
+        bpk_view_close(view);
+        view = none;
+    }
+    *ret_view = view;
+    return 0;
 }
 
 static int open_node(struct bpk_mount *mount, const struct bpk_node *node, int flags,
@@ -72,12 +111,26 @@ static int open_node(struct bpk_mount *mount, const struct bpk_node *node, int f
         return -EROFS;
     if (node->kind == BPK_NODE_COMMAND)
         return bpk_snapshot_take(mount, node, &handle->snapshot);
+    if (handle->for_writing && bpk_view_is_writable(mount, node))
+        return open_writable_view(mount, node, flags, handle);
     if (handle->for_writing)
         return -EACCES;
+    if (bpk_view_is_file(node)) {
+        struct bpk_view *view;
+        return view_of(handle, node, &view);
+    }
     if (!bpk_node_is_text(node))
         return 0;
     handle->is_text = true;
     return bpk_snapshot_take(mount, node, &handle->snapshot);
+}
+
+/* Whether the pages that the kernel has of the file are still what it holds. */
+static bool keeps_cache(const struct open_file *handle, const struct bpk_node *node) {
+    if (handle->view)
+        return bpk_view_keeps_cache(handle->view);
+    return !handle->is_text && node->kind != BPK_NODE_COMMAND &&
+           !bpk_seen_take_change(handle->mount, bpk_node_number(node));
 }
 
 void bpk_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
@@ -93,11 +146,11 @@ void bpk_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
         return;
     }
     fi->fh = (uint64_t)(uintptr_t)handle;
-    fi->keep_cache = !handle->is_text && node.kind != BPK_NODE_COMMAND;
+    fi->keep_cache = keeps_cache(handle, &node);
     fi->direct_io = node.kind == BPK_NODE_COMMAND; /* it has no size */
     bpk_tell_changed(mount);
     if (fuse_reply_open(req, fi) < 0) { /* interrupted: no release will come */
-        if (mount->edits && bpk_node_is_editable(&node))
+        if (handle->is_counted)
             bpk_edits_released(mount->edits, ino, handle->for_writing);
         free_handle(mount, handle);
     }
@@ -107,7 +160,9 @@ static int create_and_open(struct bpk_mount *mount, const struct bpk_node *folde
                            enum bpk_folder edit_folder, const char *name, mode_t mode, int flags,
                            struct open_file *handle, struct bpk_node *ret_node) {
     uint64_t number;
-    int r = bpk_edits_create(mount->edits, edit_folder, name, mode, &number);
+    bool is_view =
+        folder->kind == BPK_NODE_NPY_FOLDER && bpk_node_lookup(mount, folder, name, ret_node) == 0;
+    int r = is_view ? -EEXIST : bpk_edits_create(mount->edits, edit_folder, name, mode, &number);
     /* The name came back after the kernel had found it missing: a commit puts back what was moved
      * aside. */
     if (r == -EEXIST && !(flags & O_EXCL)) {
@@ -201,7 +256,7 @@ void bpk_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
                  struct fuse_file_info *fi) {
     struct bpk_node node;
     struct bpk_mount *mount = bpk_mount_of(req);
-    const struct open_file *handle = handle_of(fi);
+    struct open_file *handle = handle_of(fi);
     if (!bpk_find_node(req, ino, &node))
         return;
     bool edited = mount->edits && bpk_node_is_editable(&node);
@@ -212,7 +267,13 @@ void bpk_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
     void *buffer = bpk_thread_buffer(size);
     size_t n = 0;
     int r = buffer ? 0 : -ENOMEM;
-    if (r == 0 && edited) {
+    if (r == 0 && bpk_view_is_file(&node)) {
+        struct bpk_view *view;
+        r = view_of(handle, &node, &view);
+        if (r == 0)
+            r = bpk_view_read(view, (uint64_t)offset, buffer, size, &n);
+        bpk_node_note_change(mount, r);
+    } else if (r == 0 && edited) {
         char name[BPK_FILE_NAME_BUF + 8];
         struct bpk_place place = bpk_node_place(mount, &node, name);
         r = bpk_edits_read(mount->edits, &place, (uint64_t)offset, buffer, size, &n);
@@ -241,9 +302,17 @@ void bpk_op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t size
         bpk_control_write(req, bytes, size);
         return;
     }
-    char name[BPK_FILE_NAME_BUF + 8];
-    struct bpk_place place = bpk_node_place(mount, &node, name);
-    int r = bpk_edits_write(mount->edits, &place, (uint64_t)offset, bytes, size);
+    int r;
+    if (bpk_view_is_file(&node)) {
+        struct bpk_view *view;
+        r = view_of(handle, &node, &view);
+        if (r == 0)
+            r = bpk_view_write(view, (uint64_t)offset, bytes, size);
+    } else {
+        char name[BPK_FILE_NAME_BUF + 8];
+        struct bpk_place place = bpk_node_place(mount, &node, name);
+        r = bpk_edits_write(mount->edits, &place, (uint64_t)offset, bytes, size);
+    }
     if (handle)
         handle->wrote = true;
     bpk_tell_changed(mount);
@@ -260,15 +329,15 @@ void bpk_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
     struct bpk_mount *mount = bpk_mount_of(req);
     struct open_file *handle = handle_of(fi);
     if (handle) {
-        if (mount->edits && bpk_node_from_number(mount, ino, &node) == 0 &&
+        /* A shared map writes after the last flush; nobody hears of a fault now. */
+        if (mount->edits && handle->for_writing && bpk_node_from_number(mount, ino, &node) == 0 &&
             bpk_node_is_editable(&node)) {
             char name[BPK_FILE_NAME_BUF + 8];
             struct bpk_place place = bpk_node_place(mount, &node, name);
-            /* A shared map writes after the last flush; nobody hears of a fault now. */
-            if (handle->for_writing && handle->is_text)
-                (void)bpk_edits_flush(mount->edits, &place);
-            bpk_edits_released(mount->edits, ino, handle->for_writing);
+            (void)bpk_edits_flush(mount->edits, &place);
         }
+        if (handle->is_counted)
+            bpk_edits_released(mount->edits, ino, handle->for_writing);
         free_handle(mount, handle);
     }
     bpk_reply_changed(req, 0);
@@ -303,6 +372,8 @@ void bpk_op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file
         char name[BPK_FILE_NAME_BUF + 8];
         struct bpk_place place = bpk_node_place(mount, &node, name);
         r = bpk_edits_fsync(mount->edits, &place);
+    } else if (bpk_view_is_writable(mount, &node)) {
+        r = bpk_view_fsync(mount, &node);
     }
     bpk_reply_changed(req, r);
 }

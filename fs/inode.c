@@ -1,6 +1,7 @@
 #include "inode.h"
 
 #include "tree_nodes.h"
+#include "views.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -44,6 +45,8 @@ static bool is_in_tree(const struct bpk_node *node) {
 uint64_t bpk_node_number(const struct bpk_node *node) {
     if (node->kind == BPK_NODE_EDITED)
         return node->number;
+    if (bpk_view_is_file(node))
+        return bpk_view_number(node);
     if (!is_indexed(node))
         return (uint64_t)node->kind;
     return (uint64_t)node->kind << KIND_SHIFT | (uint64_t)node->segments << SEGMENTS_SHIFT |
@@ -51,6 +54,8 @@ uint64_t bpk_node_number(const struct bpk_node *node) {
 }
 
 int bpk_node_from_number(struct bpk_mount *mount, uint64_t number, struct bpk_node *ret_node) {
+    if (bpk_view_is_number(number))
+        return bpk_view_from_number(mount, number, ret_node);
     if (number >= BPK_FIRST_NEW_NUMBER && mount->edits) {
         *ret_node = (struct bpk_node){.kind = BPK_NODE_EDITED, .number = number};
         return 0;
@@ -71,7 +76,7 @@ int bpk_node_from_number(struct bpk_mount *mount, uint64_t number, struct bpk_no
     }
     uint32_t limit = node.kind == BPK_NODE_KEY ? mount->info.metadata_entries : mount->info.tensors;
     bool known = node.kind >= BPK_NODE_ROOT && node.kind <= BPK_NODE_SIDECAR_LINK &&
-                 node.kind != BPK_NODE_EDITED;
+                 node.kind != BPK_NODE_EDITED && !bpk_view_is_file(&node);
     if (!known || bpk_node_number(&node) != number || (is_indexed(&node) && node.index >= limit))
         return -ESTALE;
     *ret_node = node;
@@ -83,14 +88,19 @@ int bpk_node_from_number(struct bpk_mount *mount, uint64_t number, struct bpk_no
 struct fixed_entry {
     const char *name;
     enum bpk_node_kind kind;
-    bool listed;
+    bool listed; /* false: only with -o views=listed */
 };
 
 static const struct fixed_entry root_entries[] = {
-    {"tensors", BPK_NODE_TENSORS, true},           {"tree", BPK_NODE_TREE, true},
-    {"metadata", BPK_NODE_METADATA, true},         {"metadata.json", BPK_NODE_METADATA_JSON, true},
-    {"scalars.json", BPK_NODE_SCALARS_JSON, true}, {"index.tsv", BPK_NODE_INDEX_TSV, true},
-    {".bpkfs", BPK_NODE_CONTROL, false},           {NULL, 0, false},
+    {"tensors", BPK_NODE_TENSORS, true},
+    {"tree", BPK_NODE_TREE, true},
+    {"metadata", BPK_NODE_METADATA, true},
+    {"metadata.json", BPK_NODE_METADATA_JSON, true},
+    {"scalars.json", BPK_NODE_SCALARS_JSON, true},
+    {"index.tsv", BPK_NODE_INDEX_TSV, true},
+    {"views", BPK_NODE_VIEWS, false},
+    {".bpkfs", BPK_NODE_CONTROL, false},
+    {NULL, 0, false},
 };
 
 static const struct fixed_entry control_entries[] = {
@@ -115,14 +125,15 @@ static int lookup_fixed(const struct fixed_entry *entry, const char *name,
 }
 
 /* The cursor is whatever the reader of the folder seeked to. */
-static bool next_fixed(const struct fixed_entry *entries, uint64_t *cursor,
-                       char ret_name[BPK_FILE_NAME_BUF], struct bpk_node *ret_node) {
+static bool next_fixed(const struct bpk_mount *mount, const struct fixed_entry *entries,
+                       uint64_t *cursor, char ret_name[BPK_FILE_NAME_BUF],
+                       struct bpk_node *ret_node) {
     uint64_t count = 0;
     while (entries[count].name)
         count++;
     while (*cursor < count) {
         const struct fixed_entry *entry = &entries[(*cursor)++];
-        if (!entry->listed)
+        if (!entry->listed && !mount->lists_views)
             continue;
         strcpy(ret_name, entry->name);
         *ret_node = (struct bpk_node){.kind = entry->kind};
@@ -152,6 +163,12 @@ static int lookup_tensor(const struct bpk_mount *mount, struct bpk_str name,
 static bool is_untouched(const struct bpk_mount *mount, enum bpk_folder folder, const char *name) {
     uint64_t number;
     return !mount->edits || bpk_edits_lookup(mount->edits, folder, name, &number) == BPK_FOUND_BASE;
+}
+
+/* Whether no edit has a file of that name. */
+static bool is_unwritten(const struct bpk_mount *mount, enum bpk_folder folder, const char *name) {
+    uint64_t number;
+    return !mount->edits || bpk_edits_lookup(mount->edits, folder, name, &number) != BPK_FOUND_FILE;
 }
 
 static bool next_tensor(const struct bpk_mount *mount, uint64_t *cursor,
@@ -204,7 +221,8 @@ static int lookup_unedited(struct bpk_mount *mount, const struct bpk_node *folde
     case BPK_NODE_METADATA:
         return lookup_key(mount, text, ret_node);
     default:
-        return -ENOTDIR;
+        return bpk_view_is_folder(folder) ? bpk_view_lookup(mount, folder, name, ret_node)
+                                          : -ENOTDIR;
     }
 }
 
@@ -224,9 +242,9 @@ int bpk_node_lookup(struct bpk_mount *mount, const struct bpk_node *folder, cons
     case BPK_FOUND_NOTHING:
         break;
     }
-    /* The root has folders, too, which are nobody's edits. */
-    int r =
-        folder->kind == BPK_NODE_ROOT ? lookup_unedited(mount, folder, name, ret_node) : -ENOENT;
+    /* The root has folders, too, and views/npy/ views, which are nobody's edits. */
+    bool has_others = folder->kind == BPK_NODE_ROOT || folder->kind == BPK_NODE_NPY_FOLDER;
+    int r = has_others ? lookup_unedited(mount, folder, name, ret_node) : -ENOENT;
     return r == 0 && bpk_node_is_editable(ret_node) ? -ENOENT : r;
 }
 
@@ -242,6 +260,9 @@ bool bpk_node_edit_folder(const struct bpk_node *node, enum bpk_folder *ret_fold
         return true;
     case BPK_NODE_METADATA:
         *ret_folder = BPK_IN_METADATA;
+        return true;
+    case BPK_NODE_NPY_FOLDER:
+        *ret_folder = BPK_IN_NPY;
         return true;
     default:
         return false;
@@ -299,14 +320,19 @@ uint64_t bpk_node_number_of(enum bpk_folder folder, const char *name, const void
         [BPK_IN_TENSORS] = BPK_NODE_TENSORS,
         [BPK_IN_METADATA] = BPK_NODE_METADATA,
     };
-    struct bpk_node parent = {.kind = kinds[folder]};
+    struct bpk_node parent;
     struct bpk_node node;
+    if (folder == BPK_IN_NPY) /* what is there was never in the pack */
+        return 0;
+    parent = (struct bpk_node){.kind = kinds[folder]};
     return lookup_unedited(mount, &parent, name, &node) == 0 ? bpk_node_number(&node) : 0;
 }
 
 static struct bpk_node parent_of(struct bpk_mount *mount, const struct bpk_node *folder) {
     if (folder->kind == BPK_NODE_TREE)
         return bpk_tree_node_parent(mount, folder);
+    if (bpk_view_is_folder(folder))
+        return bpk_view_parent(folder);
     return (struct bpk_node){.kind = BPK_NODE_ROOT};
 }
 
@@ -324,7 +350,7 @@ bool bpk_node_next(struct bpk_mount *mount, const struct bpk_node *folder, uint6
     switch (folder->kind) {
     case BPK_NODE_ROOT:
     case BPK_NODE_CONTROL:
-        found = next_fixed(fixed_entries(folder), &at, ret_name, ret_node);
+        found = next_fixed(mount, fixed_entries(folder), &at, ret_name, ret_node);
         break;
     case BPK_NODE_TENSORS:
         found = next_tensor(mount, &at, ret_name, ret_node);
@@ -336,7 +362,8 @@ bool bpk_node_next(struct bpk_mount *mount, const struct bpk_node *folder, uint6
         found = next_key(mount, &at, ret_name, ret_node);
         break;
     default:
-        return false;
+        found = bpk_view_is_folder(folder) && bpk_view_next(mount, folder, &at, ret_name, ret_node);
+        break;
     }
     *cursor = at + DOTS;
     return found;
@@ -346,10 +373,14 @@ bool bpk_node_next_untouched(struct bpk_mount *mount, const struct bpk_node *fol
                              uint64_t *cursor, char ret_name[BPK_FILE_NAME_BUF],
                              struct bpk_node *ret_node) {
     enum bpk_folder edit_folder;
+    char buffer[BPK_FILE_NAME_BUF];
     bool edited = bpk_node_edit_folder(folder, &edit_folder);
     while (bpk_node_next(mount, folder, cursor, ret_name, ret_node)) {
-        if (!edited || !bpk_node_is_editable(ret_node) ||
-            is_untouched(mount, edit_folder, ret_name))
+        const char *tensor = bpk_view_tensor_name(folder, ret_name, buffer);
+        if (tensor ? is_untouched(mount, BPK_IN_TENSORS, tensor) &&
+                         (!edited || is_unwritten(mount, edit_folder, ret_name))
+                   : !edited || !bpk_node_is_editable(ret_node) ||
+                         is_untouched(mount, edit_folder, ret_name))
             return true;
     }
     return false;

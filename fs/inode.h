@@ -21,6 +21,11 @@ enum bpk_node_kind {
     BPK_NODE_TENSORS,
     BPK_NODE_TREE, /* segments: 0 for tree/ itself; index: first tensor in the folder */
     BPK_NODE_METADATA,
+    BPK_NODE_VIEWS, /* views/ and the folders in it, see views.h */
+    BPK_NODE_NPY_FOLDER,
+    BPK_NODE_F32_FOLDER,
+    BPK_NODE_STATS_FOLDER,
+    BPK_NODE_EXPORT_FOLDER,
     BPK_NODE_CONTROL, /* .bpkfs/ */
     /* files from here on */
     BPK_NODE_TENSOR,  /* index: tensor */
@@ -32,6 +37,11 @@ enum bpk_node_kind {
     BPK_NODE_STATUS_JSON,
     BPK_NODE_COMMAND, /* .bpkfs/control */
     BPK_NODE_EDITED,  /* number: a file that the pack did not have when it was mounted */
+    BPK_NODE_NPY,     /* number: of the tensor's file */
+    BPK_NODE_F32,
+    BPK_NODE_STATS,
+    BPK_NODE_EXPORT_PACK, /* number: generation of the edits */
+    BPK_NODE_EXPORT_SAFETENSORS,
     /* symbolic links in tree/; segments: of the folder that they are in */
     BPK_NODE_LINK,
     BPK_NODE_SIDECAR_LINK,
@@ -42,7 +52,7 @@ struct bpk_node {
     unsigned segments;
     uint32_t index;
     unsigned generation; /* of nodes in tree/, see tree_nodes.h */
-    uint64_t number;     /* EDITED only */
+    uint64_t number;     /* of EDITED and of views */
 };
 
 bool bpk_node_is_folder(const struct bpk_node *node);

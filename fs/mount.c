@@ -4,7 +4,11 @@
 #include "log.h"
 #include "pack/text.h"
 #include "pack/util.h"
+#include "seen.h"
 #include "tree_nodes.h"
+#include "view_exports.h"
+#include "view_refusals.h"
+#include "view_stats.h"
 #include "writable.h"
 
 #include <errno.h>
@@ -49,11 +53,16 @@ static int derive(struct bpk_mount *mount, const struct bpk_options *options) {
     bpk_pack_get_info(mount->pack, &mount->info);
     set_attributes(mount, options);
     mount->xattr = options->xattr;
+    mount->lists_views = options->views != NULL;
     (void)pthread_mutex_init(&mount->handles_lock, NULL);
     (void)pthread_mutex_init(&mount->sizes_lock, NULL);
     (void)pthread_mutex_init(&mount->snapshots_lock, NULL);
     (void)pthread_mutex_init(&mount->tree_lock, NULL);
     (void)pthread_mutex_init(&mount->status_lock, NULL);
+    (void)pthread_mutex_init(&mount->exports_lock, NULL);
+    (void)pthread_mutex_init(&mount->stats_lock, NULL);
+    (void)pthread_mutex_init(&mount->refusals_lock, NULL);
+    (void)pthread_mutex_init(&mount->seen_lock, NULL);
     return 0;
 }
 
@@ -90,6 +99,10 @@ int bpk_mount_open(const struct bpk_options *options, struct bpk_mount *ret_moun
 void bpk_mount_close(struct bpk_mount *mount) {
     bpk_handles_close(mount);
     bpk_tree_nodes_close(mount);
+    bpk_view_exports_close(mount); /* before the edits, whose data files they hold */
+    bpk_view_stats_close(mount);
+    bpk_view_refusals_close(mount);
+    bpk_seen_close(mount);
     bpk_edits_close(mount->edits);
     bpk_names_free(mount->tensor_names);
     bpk_names_free(mount->key_names);

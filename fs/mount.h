@@ -13,6 +13,8 @@
 
 /* metadata.json, scalars.json, index.tsv */
 enum { BPK_SNAPSHOTS = 3 };
+/* model.bpk, model.safetensors */
+enum { BPK_EXPORTS = 2 };
 
 struct bpk_mount {
     struct bpk_pack *pack;        /* as it was mounted; numbers of files come from it */
@@ -24,6 +26,7 @@ struct bpk_mount {
     char *real_path; /* of the pack: absolute, links followed */
     char *pack_path; /* the same, made UTF-8: for showing */
     bool xattr;
+    bool lists_views; /* the root lists views/ and .bpkfs/ */
 
     pthread_mutex_t handles_lock;
     struct bpk_handle *handles; /* all that are open; guarded by handles_lock */
@@ -45,6 +48,22 @@ struct bpk_mount {
 
     pthread_mutex_t snapshots_lock;
     struct bpk_snapshot *snapshots[BPK_SNAPSHOTS]; /* see snapshots.h; guarded by snapshots_lock */
+
+    pthread_mutex_t exports_lock;
+    struct bpk_export *exports[BPK_EXPORTS]; /* see view_exports.h; guarded by exports_lock */
+
+    pthread_mutex_t stats_lock;
+    struct bpk_known_stats *stats; /* see view_stats.h; guarded by stats_lock */
+
+    pthread_mutex_t refusals_lock;
+    struct bpk_refusals { /* numbers of views that were refused; guarded by refusals_lock */
+        uint64_t *numbers;
+        size_t count;
+        size_t capacity;
+    } refusals;
+
+    pthread_mutex_t seen_lock;
+    struct bpk_seen *seen; /* see seen.h; guarded by seen_lock */
 
     atomic_bool told_of_change; /* that the pack was changed underneath: said once */
 

@@ -2,6 +2,7 @@
 
 #include "nodes.h"
 #include "requests.h"
+#include "view_writes.h"
 
 #include <errno.h>
 #include <linux/fs.h>
@@ -22,6 +23,19 @@ static bool find_folder(fuse_req_t req, fuse_ino_t parent, struct bpk_node *ret_
     if (r < 0)
         bpk_reply_error(req, r);
     return r == 0;
+}
+
+/* What the edits have under the name: a view stands for its tensor. -EPERM for what they do not
+ * know. */
+static int find_place(struct bpk_mount *mount, const struct bpk_node *node, enum bpk_folder folder,
+                      const char *name, char buffer[BPK_FILE_NAME_BUF + 8],
+                      struct bpk_place *ret_place) {
+    if (bpk_view_is_writable(mount, node))
+        return bpk_view_place(mount, node, buffer, ret_place);
+    if (!bpk_node_is_editable(node))
+        return -EPERM;
+    *ret_place = (struct bpk_place){folder, name, bpk_node_number(node)};
+    return 0;
 }
 
 static void reply_new(fuse_req_t req, const struct bpk_node *folder, uint64_t number, int r) {
@@ -89,13 +103,13 @@ void bpk_op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name) {
     enum bpk_folder edit_folder;
     if (!find_folder(req, parent, &folder, &edit_folder))
         return;
+    char buffer[BPK_FILE_NAME_BUF + 8];
+    struct bpk_place place;
     int r = bpk_node_lookup(mount, &folder, name, &node);
-    if (r == 0 && !bpk_node_is_editable(&node))
-        r = -EPERM;
-    if (r == 0) {
-        struct bpk_place place = {edit_folder, name, bpk_node_number(&node)};
+    if (r == 0)
+        r = find_place(mount, &node, edit_folder, name, buffer, &place);
+    if (r == 0)
         r = bpk_edits_unlink(mount->edits, &place);
-    }
     bpk_reply_changed(req, r);
 }
 
@@ -111,18 +125,28 @@ void bpk_op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino
     if (!find_folder(req, parent, &folder, &from) ||
         !find_folder(req, new_parent, &new_folder, &to))
         return;
+    char buffer[BPK_FILE_NAME_BUF + 8];
+    char tensor[BPK_FILE_NAME_BUF];
+    struct bpk_place place;
     int r = flags & ~(unsigned)RENAME_NOREPLACE ? -EINVAL : 0;
     if (r == 0)
         r = bpk_node_lookup(mount, &folder, name, &node);
-    if (r == 0 && !bpk_node_is_editable(&node))
-        r = -EPERM;
-    if (r == 0 && bpk_node_lookup(mount, &new_folder, new_name, &other) == 0 &&
-        !bpk_node_is_editable(&other))
+    if (r == 0)
+        r = find_place(mount, &node, from, name, buffer, &place);
+    bool exists = bpk_node_lookup(mount, &new_folder, new_name, &other) == 0;
+    if (r == 0 && exists && !bpk_node_is_editable(&other) && !bpk_view_is_writable(mount, &other))
         r = bpk_node_is_folder(&other) ? -EISDIR : -EPERM;
-    if (r == 0) {
-        struct bpk_place place = {from, name, bpk_node_number(&node)};
-        r = bpk_edits_rename(mount->edits, &place, to, new_name, flags & RENAME_NOREPLACE);
+    if (r == 0 && bpk_view_is_writable(mount, &node)) { /* the tensor gets the other name */
+        to = BPK_IN_TENSORS;
+        new_name = new_folder.kind == BPK_NODE_NPY_FOLDER
+                       ? bpk_view_tensor_name(&new_folder, new_name, tensor)
+                       : NULL;
+        r = new_name ? 0 : -EXDEV;
+    } else if (r == 0 && exists && (flags & RENAME_NOREPLACE)) {
+        r = -EEXIST;
     }
+    if (r == 0)
+        r = bpk_edits_rename(mount->edits, &place, to, new_name, flags & RENAME_NOREPLACE);
     bpk_reply_changed(req, r);
 }
 
@@ -164,6 +188,24 @@ static int change(fuse_req_t req, const struct bpk_node *node, const struct stat
     return r;
 }
 
+/* Times go to the tensor's file; the mode of a view is nobody's. */
+static int change_view(fuse_req_t req, const struct bpk_node *node, const struct stat *attr,
+                       int to_set) {
+    struct bpk_mount *mount = bpk_mount_of(req);
+    char name[BPK_FILE_NAME_BUF + 8];
+    struct bpk_place place;
+    int r = 0;
+    if (to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID))
+        r = change_owner(req, node, attr, to_set);
+    if (r == 0 && (to_set & FUSE_SET_ATTR_SIZE))
+        return bpk_view_truncate(mount, node, (uint64_t)attr->st_size);
+    if (r == 0 && (to_set & (FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW)))
+        r = bpk_view_place(mount, node, name, &place);
+    else
+        return r;
+    return r < 0 ? r : change_mtime(mount->edits, &place, attr, to_set);
+}
+
 void bpk_op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
                     struct fuse_file_info *fi) {
     struct bpk_node node;
@@ -177,9 +219,13 @@ void bpk_op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_se
         r = -EROFS;
     else if (bpk_node_is_editable(&node))
         r = change(req, &node, attr, to_set);
+    else if (bpk_view_is_writable(mount, &node))
+        r = change_view(req, &node, attr, to_set);
     else if (node.kind != BPK_NODE_COMMAND && (to_set & FUSE_SET_ATTR_SIZE))
         r = -EPERM;
     /* Times and modes of folders, and of what is computed, are nobody's. */
+    if (r == 0) /* a view may be another node by now */
+        r = bpk_node_from_number(mount, ino, &node);
     if (r == 0)
         r = bpk_node_stat(mount, &node, &now);
     bpk_tell_changed(mount);

@@ -8,6 +8,7 @@
 #include "view/json_read.h"
 #include "view/maps.h"
 #include "view/sidecar.h"
+#include "view_files.h"
 
 #include <errno.h>
 #include <string.h>
@@ -16,7 +17,8 @@
 
 bool bpk_node_is_text(const struct bpk_node *node) {
     return !bpk_node_is_folder(node) && !bpk_node_is_link(node) && node->kind != BPK_NODE_TENSOR &&
-           node->kind != BPK_NODE_EDITED && node->kind != BPK_NODE_COMMAND;
+           node->kind != BPK_NODE_EDITED && node->kind != BPK_NODE_COMMAND &&
+           !bpk_view_is_file(node);
 }
 
 static int compose(struct bpk_mount *mount, const struct bpk_node *node, struct bpk_outbuf *out) {
@@ -114,11 +116,24 @@ static int node_size(struct bpk_mount *mount, const struct bpk_node *node, uint6
     return 0;
 }
 
+static struct timespec tensor_mtime(struct bpk_mount *mount, const struct bpk_node *tensor) {
+    char name[BPK_FILE_NAME_BUF + 8];
+    struct bpk_place place = bpk_node_place(mount, tensor, name);
+    struct bpk_file_stat attr = {0};
+    (void)bpk_edits_stat(mount->edits, &place, &attr);
+    return attr.mtime;
+}
+
 int bpk_node_stat(struct bpk_mount *mount, const struct bpk_node *node, struct stat *ret_stat) {
     uint64_t size;
     struct bpk_file_stat edited = {0};
+    struct bpk_node tensor;
     int r;
-    if (mount->edits && bpk_node_is_editable(node)) {
+    if (bpk_view_is_file(node)) {
+        r = bpk_view_stat(mount, node, &size, &tensor);
+        if (r == 0 && mount->edits && tensor.kind != 0)
+            edited.mtime = tensor_mtime(mount, &tensor);
+    } else if (mount->edits && bpk_node_is_editable(node)) {
         char name[BPK_FILE_NAME_BUF + 8];
         struct bpk_place place = bpk_node_place(mount, node, name);
         r = bpk_edits_stat(mount->edits, &place, &edited);
@@ -139,6 +154,8 @@ int bpk_node_stat(struct bpk_mount *mount, const struct bpk_node *node, struct s
         mode = S_IFLNK | 0777;
     else if (edited.mode != 0)
         mode = S_IFREG | edited.mode;
+    else if (bpk_view_is_file(node))
+        mode = S_IFREG | (mount->file_mode & (node->kind == BPK_NODE_NPY ? 0666 : 0444));
     else if (node->kind == BPK_NODE_COMMAND)
         mode = S_IFREG | (mount->file_mode & 0600);
     struct timespec mtime = edited.mtime.tv_sec != 0 ? edited.mtime : pack->st_mtim;

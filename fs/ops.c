@@ -17,6 +17,7 @@
 #include "pack/util.h"
 #include "requests.h"
 #include "tree_nodes.h"
+#include "views.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -95,6 +96,7 @@ struct folder_handle {
         char *name;
         uint64_t number;
         bool is_link;
+        bool is_tensor; /* in a folder of views: its view is meant */
     } * names;
     size_t count;
     size_t capacity;
@@ -125,7 +127,39 @@ static void add_name(void *context, const char *name, uint64_t number, bool is_l
         free(copy);
         return;
     }
-    handle->names[handle->count++] = (struct edited_name){copy, number, is_link};
+    handle->names[handle->count++] = (struct edited_name){copy, number, is_link, false};
+}
+
+static void add_tensor(void *context, const char *name, uint64_t number, bool is_link) {
+    struct folder_handle *handle = context;
+    size_t count = handle->count;
+    add_name(handle, name, number, is_link);
+    if (handle->count > count)
+        handle->names[count].is_tensor = true;
+}
+
+/* The names in a folder that edits touched, as they are now. */
+static void gather_names(struct bpk_mount *mount, const struct bpk_node *folder,
+                         struct folder_handle *handle) {
+    enum bpk_folder edit_folder;
+    clear_names(handle);
+    if (bpk_node_edit_folder(folder, &edit_folder))
+        bpk_edits_each_name(mount->edits, edit_folder, add_name, handle);
+    if (bpk_view_is_of_tensors(folder))
+        bpk_edits_each_name(mount->edits, BPK_IN_TENSORS, add_tensor, handle);
+}
+
+/* The node of such a name; false if it is gone, or hidden. `name` is a buffer. */
+static bool find_edited(struct bpk_mount *mount, const struct bpk_node *folder,
+                        const struct edited_name *entry, char name[BPK_FILE_NAME_BUF],
+                        const char **ret_name, struct bpk_node *ret_node) {
+    uint64_t number;
+    *ret_name = entry->is_tensor ? name : entry->name;
+    if (!entry->is_tensor)
+        return bpk_node_from_number(mount, entry->number, ret_node) == 0;
+    return bpk_view_of(mount, folder, entry->name, name, ret_node) &&
+           !(folder->kind == BPK_NODE_NPY_FOLDER &&
+             bpk_edits_lookup(mount->edits, BPK_IN_NPY, name, &number) == BPK_FOUND_FILE);
 }
 
 static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
@@ -179,11 +213,13 @@ static size_t list_edited(fuse_req_t req, const struct bpk_node *folder,
     size_t used = 0;
     for (uint64_t i = cursor - first_edited; i < handle->count; i++) {
         struct bpk_node node;
-        const struct edited_name *entry = &handle->names[i];
-        if (bpk_node_from_number(bpk_mount_of(req), entry->number, &node) < 0)
+        char buffer_of_name[BPK_FILE_NAME_BUF];
+        const char *name;
+        if (!find_edited(bpk_mount_of(req), folder, &handle->names[i], buffer_of_name, &name,
+                         &node))
             continue;
-        size_t n = add_entry(req, folder, &node, entry->name, first_edited + i + 1, plus,
-                             buffer + used, size - used);
+        size_t n = add_entry(req, folder, &node, name, first_edited + i + 1, plus, buffer + used,
+                             size - used);
         if (n > size - used)
             break;
         used += n;
@@ -203,11 +239,10 @@ static void list_folder(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offse
         bpk_reply_error(req, -ENOMEM);
         return;
     }
-    bool edited = mount->edits && bpk_node_edit_folder(&folder, &edit_folder);
-    if (edited && offset == 0) {
-        clear_names(handle);
-        bpk_edits_each_name(mount->edits, edit_folder, add_name, handle);
-    }
+    bool edited = mount->edits &&
+                  (bpk_node_edit_folder(&folder, &edit_folder) || bpk_view_is_of_tensors(&folder));
+    if (edited && offset == 0)
+        gather_names(mount, &folder, handle);
     uint64_t cursor = (uint64_t)offset;
     size_t used = 0;
     char name[BPK_FILE_NAME_BUF];

@@ -35,6 +35,7 @@ static const struct fuse_opt specs[] = {
     OPTION("layout=%s", layout),
     OPTION("edits=%s", edits),
     OPTION("chown=%s", chown),
+    OPTION("views=%s", views),
     OPTION("commit=%u", commit_after),
     OPTION("grace=%u", grace),
     OPTION("nosandbox", no_sandbox),
@@ -106,6 +107,8 @@ static const char *interpret(struct bpk_options *options) {
         return "edits= wants 'discard'";
     if (options->chown && strcmp(options->chown, "ignore") != 0)
         return "chown= wants 'ignore'";
+    if (options->views && strcmp(options->views, "listed") != 0)
+        return "views= wants 'listed'";
     if (options->grace > MAX_SECONDS || options->commit_after > MAX_SECONDS)
         return "grace= and commit= want seconds, up to a year";
     options->open.salvage = options->salvage;
@@ -143,6 +146,7 @@ void bpk_options_clear(struct bpk_options *options) {
     free(options->layout);
     free(options->edits);
     free(options->chown);
+    free(options->views);
     free(options->uid);
     free(options->gid);
     free(options->umask);
@@ -168,6 +172,7 @@ void bpk_options_help(void) {
         "    -o umask=MASK       permission bits to take away, octal\n"
         "    -o allow_other      let other users in\n"
         "    -o auto_unmount     unmount also if the daemon dies\n"
+        "    -o views=listed     list views/ and .bpkfs/ in the root\n"
         "    -o xattr            dtype, shape, param_id as extended attributes\n"
         "    -o layout=L         'aligned' or 'legacy', where the pack leaves it open\n"
         "    -o salvage          mount what is whole in a truncated pack\n"

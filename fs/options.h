@@ -13,9 +13,10 @@ struct bpk_options {
     char *pack;       /* as given */
     char *mountpoint; /* as given; NULL if none was */
     struct bpk_open_options open;
-    char *layout; /* -o layout=…, edits=…, chown=…, as given */
+    char *layout; /* -o layout=…, edits=…, chown=…, views=…, as given */
     char *edits;
     char *chown;
+    char *views;
     int foreground;
     int debug;
     int single_thread;

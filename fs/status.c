@@ -4,6 +4,8 @@
 
 #include "pack/text.h"
 #include "view/json.h"
+#include "view_exports.h"
+#include "view_refusals.h"
 
 #include <errno.h>
 #include <string.h>
@@ -72,10 +74,16 @@ static void out_paths(const struct bpk_mount *mount, const char *key, bool scrat
 /* An object of paths under way. */
 struct path_map {
     struct bpk_outbuf *out;
+    const char *key;
     bool empty;
 };
 
 static void add_to_map(struct path_map *map, const char *path, const char *value) {
+    if (map->empty) {
+        bpk_out_str(map->out, ",\n  ");
+        bpk_json_cstring(map->out, map->key);
+        bpk_out_str(map->out, ": {");
+    }
     bpk_out_str(map->out, map->empty ? "\n    " : ",\n    ");
     map->empty = false;
     out_path(map->out, path);
@@ -101,15 +109,24 @@ static void add_rename(void *context, const struct bpk_edit *edit) {
         add_to_map(context, edit->path, edit->from);
 }
 
+/* Only where there is something in it. */
 static void out_map(const struct bpk_mount *mount, const char *key, bpk_edit_fn *add,
                     struct bpk_outbuf *out) {
-    struct path_map map = {out, true};
-    bpk_out_str(out, ",\n  ");
-    bpk_json_cstring(out, key);
-    bpk_out_str(out, ": {");
+    struct path_map map = {out, key, true};
     if (mount->edits)
         bpk_edits_list(mount->edits, add, &map);
-    bpk_out_str(out, map.empty ? "}" : "\n  }");
+    if (!map.empty)
+        bpk_out_str(out, "\n  }");
+}
+
+static void add_sentence(struct problem_list *list, const char *path, const char *reason) {
+    bpk_out_str(list->out, list->empty ? "\n" : ",\n");
+    list->empty = false;
+    bpk_out_str(list->out, "    {\"file\": ");
+    out_path(list->out, path);
+    bpk_out_str(list->out, ", \"reason\": ");
+    out_path(list->out, reason);
+    bpk_out_str(list->out, "}");
 }
 
 static void add_edit_problem(void *context, const struct bpk_edit *edit) {
@@ -119,17 +136,26 @@ static void add_edit_problem(void *context, const struct bpk_edit *edit) {
         problem = "is no tensor yet: give it a sidecar, or remove it";
     if (!problem)
         return;
-    bpk_out_str(list->out, list->empty ? "\n" : ",\n");
-    list->empty = false;
-    bpk_out_str(list->out, "    {\"file\": ");
-    out_path(list->out, edit->path);
-    bpk_out_str(list->out, ", \"reason\": ");
-    out_path(list->out, problem);
-    bpk_out_str(list->out, "}");
+    add_sentence(list, edit->path, problem);
 }
 
 static void add_put_back(void *context, const char *file, const char *sentence) {
-    add_edit_problem(context, &(struct bpk_edit){.path = file, .problem = sentence});
+    add_sentence(context, file, sentence);
+}
+
+static void add_refusal(void *context, const char *path, const char *reason) {
+    add_sentence(context, path, reason);
+}
+
+static void add_left_out(void *context, const char *name, const char *reason) {
+    _cleanup_outbuf_ struct bpk_outbuf sentence = {0};
+    bpk_out_str(&sentence, "'");
+    bpk_out_str(&sentence, name);
+    bpk_out_str(&sentence, "' is not in it: it ");
+    bpk_out_str(&sentence, reason);
+    bpk_out(&sentence, "", 1);
+    if (!sentence.failed)
+        add_sentence(context, "views/export/model.safetensors", sentence.text);
 }
 
 static void out_time(struct bpk_outbuf *out, time_t when) {
@@ -200,8 +226,6 @@ static int compose(struct bpk_mount *mount, struct bpk_outbuf *out) {
     bpk_out_str(out, ",\n  \"tensors\": ");
     bpk_out_u64(out, info.tensors);
     out_paths(mount, "edits", false, out);
-    out_map(mount, "changes", add_change, out);
-    out_map(mount, "renamed_from", add_rename, out);
     out_paths(mount, "scratch", true, out);
     bpk_out_str(out, ",\n  \"problems\": [");
     struct problem_list list = {mount, out, true};
@@ -219,10 +243,14 @@ static int compose(struct bpk_mount *mount, struct bpk_outbuf *out) {
                     mount->edits ? "was replaced by another file: 'bpk commit --to FILE' saves the "
                                    "edits, 'bpk discard' drops them"
                                  : "was replaced by another file: the one before is mounted");
+    bpk_view_each_refusal(mount, add_refusal, &list);
+    bpk_view_export_left_out(mount, add_left_out, &list);
     int r = add_pack_problems(mount, base, &list);
     bpk_out_str(out, list.empty ? "]" : "\n  ]");
     bpk_out_str(out, ",\n  \"last_commit\": ");
     out_time(out, mount->edits ? bpk_edits_last_commit(mount->edits) : 0);
+    out_map(mount, "changes", add_change, out);
+    out_map(mount, "renamed_from", add_rename, out);
     out_progress(mount, out);
     bpk_out_str(out, ",\n  \"pid\": ");
     bpk_out_u64(out, (uint64_t)getpid());

@@ -108,7 +108,7 @@ int bpk_writable_open(struct bpk_mount *mount, const struct bpk_options *options
     const struct bpk_edits_options edits = {
         .discard = options->edits && strcmp(options->edits, "discard") == 0,
         .ignore_owner = ignore_owner,
-        .folder_numbers = {BPK_NODE_ROOT, BPK_NODE_TENSORS, BPK_NODE_METADATA},
+        .folder_numbers = {BPK_NODE_ROOT, BPK_NODE_TENSORS, BPK_NODE_METADATA, BPK_NODE_NPY_FOLDER},
         .number_of = bpk_node_number_of,
         .number_context = mount,
     };
