@@ -48,11 +48,12 @@ int bpk_stats_compute(const struct bpk_array *array, const struct bpk_source *so
 /* One object, two-space indent, `indent` spaces before each line but the first, no newline at the
  * end: {"name", "dtype", "shape", "count", "nan", "inf", "neg_inf", "zeros", "min", "max", "mean",
  * "std", "abs_max", "histogram": {"min", "max", "counts"}}; null for what is of finite values if
- * there is none. */
+ * there is none, and then nothing in the histogram. */
 void bpk_stats_object(struct bpk_outbuf *out, struct bpk_str name, const struct bpk_array *array,
                       const struct bpk_stats *stats, unsigned indent);
 
-/* The same as a file: with a newline. */
+/* The same as a file: with a newline at the end, and numbers padded, so that the length is the same
+ * whatever the values are. */
 void bpk_stats_json(struct bpk_outbuf *out, struct bpk_str name, const struct bpk_array *array,
                     const struct bpk_stats *stats);
 

@@ -6,7 +6,8 @@
 Needs a build in build/ (or BPK_BUILD) and Debian's python3-numpy. Makes a pack of one tensor for each of several
 dtypes and a raw file of the same bytes, both in the page cache, and prints medians in seconds: bpk on all processors
 and on one, NumPy's min + max + isnan + mean, the same with a histogram, and a plain sum, each over a memmap; then the
-ratios that matter. The runs of the columns alternate, so that a busy machine is unkind to all of them.
+ratios that matter. NumPy takes BF16 for integers. The plain sum is of float32 or float64, or else of the bytes as
+64-bit integers, which is as fast as memory. The runs alternate, so that a busy machine is unkind to all of them.
 """
 
 import argparse
@@ -74,7 +75,7 @@ def numpy_histogram(raw, dtype):
 
 
 def numpy_sum(raw, dtype):
-    return np.memmap(raw, DTYPES[dtype], "r").sum()
+    return np.memmap(raw, DTYPES[dtype] if dtype in ("F32", "F64") else "<u8", "r").sum()
 
 
 def medians(columns, runs):
@@ -116,7 +117,7 @@ def main():
         for name, seconds in found.items():
             print(f"    {name:22} {seconds:7.3f} s  {options.mib / 1024 / seconds:6.2f} GiB/s")
         print(f"    stats / numpy looks          {found['stats'] / found['numpy looks']:.2f}  (at most 1.5)")
-        print(f"    numpy sum / stats, 1 CPU     {found['numpy sum'] / found['stats, 1 CPU']:.2f}  (0.8 would be fine)")
+        print(f"    numpy sum / stats, 1 CPU     {found['numpy sum'] / found['stats, 1 CPU']:.2f}  (at least 0.8 is the target)")
 
 
 if __name__ == "__main__":

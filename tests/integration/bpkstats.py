@@ -15,6 +15,7 @@ from bpkref import BOOL_SIZES
 
 BINS = 32
 KEYS = ["name", "dtype", "shape", "count", "nan", "inf", "neg_inf", "zeros"]
+EMPTY = {"min": None, "max": None, "counts": [0] * 32}
 KEYS += ["min", "max", "mean", "std", "abs_max", "histogram"]
 
 
@@ -51,6 +52,7 @@ def stats(tensor):
         "neg_inf": int((x == -np.inf).sum()),
         "zeros": int((x == 0).sum()),
         **dict.fromkeys(KEYS[8:]),
+        "histogram": EMPTY,
     }
     if finite.size:
         found |= {"min": number(finite.min()), "max": number(finite.max())}

@@ -5,6 +5,7 @@
 #include "suite.h"
 
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -67,8 +68,8 @@ static struct bpk_stats stats_of(struct bpk_dtype dtype, const void *bytes, size
 static char *json_of(struct bpk_dtype dtype, const struct bpk_stats *stats) {
     struct bpk_outbuf out = {0};
     const struct bpk_array array = {dtype, 1, &stats->count, 0};
-    bpk_stats_json(&out, str("t"), &array, stats);
-    bpk_out(&out, "", 1);
+    bpk_stats_object(&out, str("t"), &array, stats, 0);
+    bpk_out(&out, "\n", 2);
     ck_assert(!out.failed);
     return out.text;
 }
@@ -116,9 +117,38 @@ START_TEST(nothing_finite) {
                            "  \"mean\": null,\n"
                            "  \"std\": null,\n"
                            "  \"abs_max\": null,\n"
-                           "  \"histogram\": null\n"
+                           "  \"histogram\": {\n"
+                           "    \"min\": null,\n"
+                           "    \"max\": null,\n"
+                           "    \"counts\": [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, "
+                           "0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]\n"
+                           "  }\n"
                            "}\n");
     free(text);
+}
+
+/* A file in a mount has a size before anybody computed what is in it. */
+START_TEST(a_file_is_as_long_whatever_the_values_are) {
+    static const struct bpk_stats none;
+    const uint64_t dims[] = {1000};
+    const struct bpk_array array = {{.kind = BPK_F64}, 1, dims, 8000};
+    struct bpk_stats all[] = {
+        none,
+        STATS_OF(BPK_F64, double, NAN, INFINITY),
+        STATS_OF(BPK_F64, double, -DBL_MIN, -DBL_MAX / 3, 1.0 / 3),
+        STATS_OF(BPK_I64, int64_t, INT64_MIN, INT64_MAX),
+        STATS_OF(BPK_U64, uint64_t, UINT64_MAX, 1),
+    };
+    struct bpk_outbuf first = {.counting = true};
+    all[0].count = BPK_MAX_TENSOR;
+    all[0].zeros = BPK_MAX_TENSOR;
+    all[0].histogram[3] = BPK_MAX_TENSOR;
+    bpk_stats_json(&first, str("t"), &array, &all[0]);
+    for (size_t i = 1; i < sizeof(all) / sizeof(all[0]); i++) {
+        struct bpk_outbuf out = {.counting = true};
+        bpk_stats_json(&out, str("t"), &array, &all[i]);
+        ck_assert_uint_eq(out.len, first.len);
+    }
 }
 
 START_TEST(no_element) {
@@ -406,6 +436,7 @@ int main(void) {
     TCase *tc = suite_case(suite, "values");
     tcase_add_test(tc, what_is_not_finite);
     tcase_add_test(tc, nothing_finite);
+    tcase_add_test(tc, a_file_is_as_long_whatever_the_values_are);
     tcase_add_test(tc, no_element);
     tcase_add_test(tc, integers_at_their_limits);
     tcase_add_test(tc, floats_at_their_limits);
