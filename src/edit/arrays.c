@@ -163,31 +163,72 @@ static int write_data(void *context, uint64_t offset, const void *bytes, size_t 
     return bpk_content_write(sorter->to, offset, bytes, size, &mapped);
 }
 
-/* A content of the array's data in C order. */
-static int sort_data(struct bpk_edits *edits, struct bpk_content *from, const struct bpk_npy *npy,
-                     struct bpk_content **ret_content) {
-    struct bpk_content *to = bpk_content_new(&edits->store, edits->next_content++);
+/* Fills a content with the array's data in C order. What was made durable as it came is so still
+ * when it lies elsewhere. */
+static int sort_into(struct bpk_content *to, struct bpk_content *from, const struct bpk_npy *npy) {
     struct sorter sorter = {from, npy->header_size, to};
     const struct bpk_source source = {read_data, &sorter};
-    if (!to)
-        return -ENOMEM;
     int r = bpk_npy_reorder(npy, &source, write_data, &sorter);
-    /* What was made durable as it came is so still when it lies elsewhere. */
     if (r == 0)
         r = bpk_content_sync(to);
     if (r == 0)
         to->unsynced = false;
-    if (r < 0) {
+    return r;
+}
+
+static int sort_data(struct bpk_edits *edits, struct bpk_content *from, const struct bpk_npy *npy,
+                     struct bpk_content **ret_content) {
+    struct bpk_content *to = bpk_content_new(&edits->store, edits->next_content++);
+    int r = to ? sort_into(to, from, npy) : -ENOMEM;
+    if (r < 0)
         bpk_content_unref(to, false);
-        return r;
+    else
+        *ret_content = to;
+    return r;
+}
+
+/* Both contents' data files are open: nothing of what the lock guards is needed to sort. */
+static int prepare_sorting(struct bpk_content *from, struct bpk_content *to) {
+    bool mapped;
+    int r = to ? bpk_content_hold(from) : -ENOMEM;
+    return r < 0 ? r : bpk_content_write(to, 0, "", 1, &mapped);
+}
+
+struct bpk_content *bpk_state_sort_ahead(struct bpk_edits *edits, uint64_t number) {
+    enum { LARGE = 1 << 20 };
+    struct bpk_npy npy;
+    struct bpk_diag diag;
+    const struct bpk_file *file = bpk_state_file(edits, number);
+    if (!file || !file->name || !file->unparsed || !file->content || file->content->frozen ||
+        file->content->size < LARGE || !bpk_state_is_array(edits, file->folder, file->name) ||
+        look(file->content, &npy, &diag) < 0 || !bpk_npy_needs_order(&npy))
+        return NULL;
+    struct bpk_content *from = bpk_content_ref(file->content);
+    struct bpk_content *to = bpk_content_new(&edits->store, edits->next_content++);
+    int r = prepare_sorting(from, to);
+    if (r == 0) {
+        from->frozen = true; /* who writes meanwhile writes above it */
+        pthread_mutex_unlock(&edits->lock);
+        r = sort_into(to, from, &npy);
+        pthread_mutex_lock(&edits->lock);
+        from->frozen = false;
+        file = bpk_state_file(edits, number);
     }
-    *ret_content = to;
-    return 0;
+    if (r < 0 || !file || file->content != from) {
+        bpk_content_unref(to, false);
+        to = NULL;
+    }
+    bpk_content_unref(from, false);
+    return to;
 }
 
 /* The content that the tensor is to have; a reference. */
 static int take_data(struct bpk_edits *edits, struct bpk_file *file, const struct bpk_npy *npy,
-                     struct bpk_content **ret_content) {
+                     struct bpk_content **sorted, struct bpk_content **ret_content) {
+    if (sorted && *sorted) {
+        *ret_content = bpk_steal_ptr(*sorted);
+        return 0;
+    }
     if (bpk_npy_needs_order(npy) ||
         bpk_content_cut_out(file->content, npy->header_size, npy->size) < 0)
         return sort_data(edits, file->content, npy, ret_content);
@@ -267,14 +308,14 @@ static int put_descriptor(struct bpk_edits *edits, const char *stem, const struc
 }
 
 static int become_tensor(struct bpk_edits *edits, struct bpk_file *file, const char *stem,
-                         const struct bpk_npy *npy) {
+                         const struct bpk_npy *npy, struct bpk_content **sorted) {
     struct bpk_content *content = NULL;
     _cleanup_free_ char *name = strdup(file->name);
     int r = name ? bpk_record_room(edits,
                                    bpk_state_stem_room(edits, stem) + npy->rank * sizeof(uint64_t))
                  : -ENOMEM;
     if (r == 0)
-        r = take_data(edits, file, npy, &content);
+        r = take_data(edits, file, npy, sorted, &content);
     if (r < 0)
         return r;
     r = put_data(edits, stem, file->number, content);
@@ -289,7 +330,8 @@ static int become_tensor(struct bpk_edits *edits, struct bpk_file *file, const c
     return 0;
 }
 
-int bpk_state_take_array(struct bpk_edits *edits, struct bpk_file *file, bool ends_here) {
+int bpk_state_take_array(struct bpk_edits *edits, struct bpk_file *file, bool ends_here,
+                         struct bpk_content **sorted) {
     char stem[BPK_FILE_NAME_BUF];
     struct bpk_npy npy;
     struct bpk_diag diag;
@@ -306,7 +348,7 @@ int bpk_state_take_array(struct bpk_edits *edits, struct bpk_file *file, bool en
     }
     if (r < 0)
         return r;
-    return become_tensor(edits, file, stem, &npy);
+    return become_tensor(edits, file, stem, &npy, sorted);
 }
 
 /* ---- for the mount --------------------------------------------------------------------------- */

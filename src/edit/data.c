@@ -332,9 +332,10 @@ int bpk_edits_set_mtime(struct bpk_edits *edits, const struct bpk_place *place,
 
 /* ---- flush and fsync ------------------------------------------------------------------------- */
 
-static int parse_if_needed(struct bpk_edits *edits, struct bpk_file *file, bool ends_here) {
+static int parse_if_needed(struct bpk_edits *edits, struct bpk_file *file, bool ends_here,
+                           struct bpk_content **sorted) {
     if (file && file->unparsed && is_array_file(edits, file))
-        return bpk_state_take_array(edits, file, false);
+        return bpk_state_take_array(edits, file, false, sorted);
     if (!file || !file->name || !file->content || !is_text_file(edits, file))
         return 0;
     if (file->unparsed)
@@ -345,20 +346,23 @@ static int parse_if_needed(struct bpk_edits *edits, struct bpk_file *file, bool 
 
 int bpk_edits_flush(struct bpk_edits *edits, const struct bpk_place *place) {
     pthread_mutex_lock(&edits->lock);
+    struct bpk_content *sorted = bpk_state_sort_ahead(edits, place->number);
     struct bpk_file *file = bpk_state_file(edits, place->number);
     int r = 0;
     if (file && file->unparsed) {
         r = bpk_record_begin(edits, 0);
         if (r == 0)
-            r = parse_if_needed(edits, file, false);
+            r = parse_if_needed(edits, file, false, &sorted);
         r = bpk_record_finish(edits, r);
     }
+    bpk_content_unref(sorted, false);
     pthread_mutex_unlock(&edits->lock);
     return r;
 }
 
 int bpk_edits_fsync(struct bpk_edits *edits, const struct bpk_place *place) {
     pthread_mutex_lock(&edits->lock);
+    struct bpk_content *sorted = bpk_state_sort_ahead(edits, place->number);
     struct bpk_file *file = bpk_state_file(edits, place->number);
     int verdict = 0;
     int r = 0;
@@ -368,7 +372,7 @@ int bpk_edits_fsync(struct bpk_edits *edits, const struct bpk_place *place) {
         if (content)
             bpk_content_ref(content);
         if (r == 0)
-            verdict = parse_if_needed(edits, file, true);
+            verdict = parse_if_needed(edits, file, true, &sorted);
         if (r == 0 && content)
             r = bpk_content_sync(content);
         for (struct bpk_content *c = content; c && r == 0; c = c->below) {
@@ -381,6 +385,7 @@ int bpk_edits_fsync(struct bpk_edits *edits, const struct bpk_place *place) {
         if (r == 0)
             r = bpk_store_sync(&edits->store);
     }
+    bpk_content_unref(sorted, false);
     pthread_mutex_unlock(&edits->lock);
     return r < 0 ? r : verdict;
 }

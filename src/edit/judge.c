@@ -85,7 +85,7 @@ int bpk_judge_parse_all(struct bpk_edits *edits) {
         if (!is_unparsed(edits, file))
             continue;
         int r = file->folder == BPK_IN_NPY
-                    ? bpk_state_take_array(edits, file, true)
+                    ? bpk_state_take_array(edits, file, true, NULL)
                     : bpk_state_parse(edits, file, file->folder, file->name, true);
         if (r < 0 && r != -EBADMSG && r != -EINVAL)
             return r;

@@ -479,7 +479,7 @@ static int rename_file(struct bpk_edits *edits, const struct bpk_place *from,
         r = remove_key(edits, file->name);
     if (r == 0)
         r = move(edits, file, folder, name);
-    return r == 0 && is_array ? bpk_state_take_array(edits, file, true) : r;
+    return r == 0 && is_array ? bpk_state_take_array(edits, file, true, NULL) : r;
 }
 
 int bpk_edits_rename(struct bpk_edits *edits, const struct bpk_place *from, enum bpk_folder folder,

@@ -302,7 +302,12 @@ int bpk_state_note_array(struct bpk_edits *edits, struct bpk_file *file, uint64_
 /* Makes the tensor of an array that has come whole; the file is gone then. Otherwise the file says
  * why not: -EINVAL if it never will be one, and if it `ends_here` -EBADMSG for one that is not
  * whole. */
-int bpk_state_take_array(struct bpk_edits *edits, struct bpk_file *file, bool ends_here);
+int bpk_state_take_array(struct bpk_edits *edits, struct bpk_file *file, bool ends_here,
+                         struct bpk_content **sorted);
+/* Puts the data of a large array in C order, with the lock let go meanwhile, so that nobody waits:
+ * what bpk_state_take_array then takes as `sorted` (and sets NULL). NULL: not needed, or it has to
+ * be done there. The file may be another, or gone, afterwards. */
+struct bpk_content *bpk_state_sort_ahead(struct bpk_edits *edits, uint64_t number);
 /* The same, without making anything. */
 int bpk_state_check_array(struct bpk_file *file);
 

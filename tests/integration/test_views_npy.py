@@ -4,6 +4,7 @@ import io
 import os
 import shutil
 import subprocess
+import threading
 
 import numpy as np
 import pytest
@@ -431,3 +432,27 @@ def test_arrays_outlive_a_killed_daemon(folder):
     assert expected.tensor("part")[3] == expected.tensor("text")[3] == whole[HEADER:]
     assert expected.tensor("new")[1:4] == ("I64", [4000], data.tobytes())
     assert expected.tensor("text")[4] == 21  # the param_id
+
+
+def test_others_go_on_while_a_large_array_is_put_in_order(folder):
+    """... and what is written to it meanwhile counts."""
+    pack = edit.make_pack(folder)
+    array = np.asfortranarray(np.arange(1 << 23, dtype="f4").reshape(2048, -1))
+    with edit.edited(pack) as mount:
+        done = []
+
+        def save():
+            np.save(view(mount, "large"), array)
+            done.append(True)
+
+        thread = threading.Thread(target=save)
+        thread.start()
+        turns = 0
+        while thread.is_alive():
+            with open(mount.tensors / "text", "r+b") as file:
+                file.write(b"%d" % turns)
+            turns += 1
+        thread.join()
+        assert done and turns > 10
+        assert np.array_equal(np.load(view(mount, "large"), mmap_mode="r"), array)
+        assert edit.problems(mount) == {}
