@@ -6,6 +6,7 @@
 #include "requests.h"
 #include "seen.h"
 #include "snapshots.h"
+#include "streaming.h"
 #include "view_writes.h"
 
 #include <errno.h>
@@ -23,6 +24,7 @@ struct open_file {
     struct bpk_mount *mount;
     struct bpk_snapshot *snapshot;   /* of a text: what it said at the open; NULL for others */
     _Atomic(struct bpk_view *) view; /* of a file in views/ */
+    struct bpk_stream stream;
 };
 
 static struct open_file *handle_of(const struct fuse_file_info *fi) {
@@ -33,12 +35,15 @@ static void clear_file(struct bpk_handle *handle) {
     struct open_file *file = (struct open_file *)handle;
     bpk_snapshot_drop(file->mount, file->snapshot);
     bpk_view_close(file->view);
+    bpk_stream_clear(&file->stream);
 }
 
 static struct open_file *new_handle(struct bpk_mount *mount) {
     struct open_file *handle = bpk_handle_new(mount, sizeof(struct open_file), clear_file);
-    if (handle)
+    if (handle) {
         handle->mount = mount;
+        bpk_stream_init(&handle->stream);
+    }
     return handle;
 }
 
@@ -285,10 +290,12 @@ void bpk_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
     } else if (r == 0 && node.kind == BPK_NODE_TENSOR) {
         r = bpk_node_read(mount, &node, (uint64_t)offset, buffer, size, &n);
     }
-    if (r < 0)
+    if (r < 0) {
         bpk_reply_error(req, r);
-    else
-        (void)fuse_reply_buf(req, buffer, n);
+        return;
+    }
+    bpk_stream_read(&handle->stream, mount, &node, (uint64_t)offset, n);
+    (void)fuse_reply_buf(req, buffer, n);
 }
 
 void bpk_op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t size, off_t offset,

@@ -219,6 +219,10 @@ uint32_t bpk_pack_lower_bound(const struct bpk_pack *pack, struct bpk_str name);
 int bpk_pack_read(const struct bpk_pack *pack, uint32_t index, uint64_t offset, void *buffer,
                   size_t size, size_t *ret_read);
 
+/* Lets the kernel forget the pages of the file that a range of the tensor lies in. A hint. */
+void bpk_pack_drop_cache(const struct bpk_pack *pack, uint32_t index, uint64_t offset,
+                         uint64_t size);
+
 /* ---- user metadata and scalars, in bytewise order of their keys -------------------------------
  */
 

@@ -190,6 +190,17 @@ int bpk_edits_read(struct bpk_edits *edits, const struct bpk_place *place, uint6
     return r;
 }
 
+void bpk_edits_drop_cache(struct bpk_edits *edits, const struct bpk_place *place, uint64_t offset,
+                          uint64_t size) {
+    pthread_mutex_lock(&edits->lock);
+    const struct bpk_file *file = bpk_state_file(edits, place->number);
+    const char *name = file ? file->name : place->name;
+    uint32_t index;
+    if (name && !(file && file->content) && bpk_state_find_base(edits, name, &index))
+        bpk_pack_drop_cache(edits->base, index, offset, size);
+    pthread_mutex_unlock(&edits->lock);
+}
+
 int bpk_edits_text(struct bpk_edits *edits, const struct bpk_place *place,
                    struct bpk_outbuf *ret_text) {
     pthread_mutex_lock(&edits->lock);

@@ -125,6 +125,9 @@ size_t bpk_edits_each_writer(struct bpk_edits *edits, bpk_writer_fn *take, void 
  * is composed by bpk_edits_text. */
 int bpk_edits_read(struct bpk_edits *edits, const struct bpk_place *place, uint64_t offset,
                    void *buffer, size_t size, size_t *ret_read);
+/* Lets the kernel forget the pages of the pack that a range of an unedited tensor lies in. */
+void bpk_edits_drop_cache(struct bpk_edits *edits, const struct bpk_place *place, uint64_t offset,
+                          uint64_t size);
 /* What a text says that has no bytes of its own; nothing if it has. */
 int bpk_edits_text(struct bpk_edits *edits, const struct bpk_place *place,
                    struct bpk_outbuf *ret_text);

@@ -438,3 +438,15 @@ int bpk_pack_read(const struct bpk_pack *pack, uint32_t index, uint64_t offset, 
     *ret_read = n;
     return 0;
 }
+
+void bpk_pack_drop_cache(const struct bpk_pack *pack, uint32_t index, uint64_t offset,
+                         uint64_t size) {
+    struct bpk_tensor tensor;
+    bpk_pack_tensor(pack, index, &tensor);
+    uint64_t length = tensor.end - tensor.start;
+    if (offset >= length)
+        return;
+    if (size > length - offset)
+        size = length - offset;
+    (void)posix_fadvise(pack->fd, (off_t)(tensor.start + offset), (off_t)size, POSIX_FADV_DONTNEED);
+}
