@@ -5,6 +5,7 @@
 #include "mountpoint.h"
 #include "ops.h"
 #include "pack/util.h"
+#include "readahead.h"
 #include "sandbox.h"
 #include "saver.h"
 #include "signals.h"
@@ -130,6 +131,12 @@ static void unmount(struct fuse_session *session, struct bpk_mountpoint *point) 
         (void)bpk_helper_unmount(&point->helper);
 }
 
+static void set_readahead(const struct bpk_mount *mount, const char *path) {
+    int r = mount->readahead > 0 ? bpk_readahead_set(path, mount->readahead) : 0;
+    if (r < 0)
+        bpk_log("cannot set how far the kernel reads ahead: %s", strerror(-r));
+}
+
 static int mount_and_serve(struct fuse_args *args, const struct bpk_options *options,
                            struct bpk_mount *mount) {
     struct bpk_mountpoint point;
@@ -146,6 +153,7 @@ static int mount_and_serve(struct fuse_args *args, const struct bpk_options *opt
     _cleanup_close_ int rules = options->no_sandbox ? -1 : bpk_sandbox_make_rules(mount->real_path);
     if (bpk_mountpoint_prepare(options->mountpoint, options->pack, &point) == 0) {
         if (fuse_session_mount(session, point.path) == 0) {
+            set_readahead(mount, point.path);
             status = serve(session, options, mount, &point, bpk_steal_fd(&rules));
             unmount(session, &point);
             bpk_saver_stop();

@@ -53,6 +53,7 @@ static int derive(struct bpk_mount *mount, const struct bpk_options *options) {
     bpk_pack_get_info(mount->pack, &mount->info);
     set_attributes(mount, options);
     mount->xattr = options->xattr;
+    mount->readahead = options->readahead;
     mount->lists_views = options->views != NULL;
     (void)pthread_mutex_init(&mount->handles_lock, NULL);
     (void)pthread_mutex_init(&mount->sizes_lock, NULL);

@@ -26,7 +26,8 @@ struct bpk_mount {
     char *real_path; /* of the pack: absolute, links followed */
     char *pack_path; /* the same, made UTF-8: for showing */
     bool xattr;
-    bool lists_views; /* the root lists views/ and .bpkfs/ */
+    unsigned readahead; /* KiB, 0: the kernel's own */
+    bool lists_views;   /* the root lists views/ and .bpkfs/ */
 
     pthread_mutex_t handles_lock;
     struct bpk_handle *handles; /* all that are open; guarded by handles_lock */

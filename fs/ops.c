@@ -25,7 +25,10 @@
 #include <sys/statvfs.h>
 
 static void op_init(void *userdata, struct fuse_conn_info *conn) {
-    (void)userdata;
+    const struct bpk_mount *mount = userdata;
+    /* The kernel takes the least of this and what readahead.c has set. */
+    if (mount->readahead > 0)
+        conn->max_readahead = mount->readahead << 10;
     /* A copy through our buffer is faster here than a splice (half the time, measured). */
     conn->want &= ~(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE);
 }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EXIT_USAGE = 2, MAX_SECONDS = 365 * 24 * 3600 };
+enum { EXIT_USAGE = 2, MAX_SECONDS = 365 * 24 * 3600, MAX_READAHEAD = 65536 };
 
 #define OPTION(text, member)                                                                       \
     { text, offsetof(struct bpk_options, member), 1 }
@@ -38,6 +38,7 @@ static const struct fuse_opt specs[] = {
     OPTION("views=%s", views),
     OPTION("commit=%u", commit_after),
     OPTION("grace=%u", grace),
+    OPTION("readahead=%u", readahead),
     OPTION("nosandbox", no_sandbox),
     FUSE_OPT_END,
 };
@@ -111,6 +112,8 @@ static const char *interpret(struct bpk_options *options) {
         return "views= wants 'listed'";
     if (options->grace > MAX_SECONDS || options->commit_after > MAX_SECONDS)
         return "grace= and commit= want seconds, up to a year";
+    if (options->readahead > MAX_READAHEAD)
+        return "readahead= wants KiB, up to 65536";
     options->open.salvage = options->salvage;
     if (options->layout) {
         options->open.force_layout = true;
@@ -176,6 +179,7 @@ void bpk_options_help(void) {
         "    -o xattr            dtype, shape, param_id as extended attributes\n"
         "    -o layout=L         'aligned' or 'legacy', where the pack leaves it open\n"
         "    -o salvage          mount what is whole in a truncated pack\n"
+        "    -o readahead=KIB    how far the kernel reads ahead (root only)\n"
         "    -o grace=SECONDS    how long a signal waits for open files (10)\n"
         "    -o nosandbox        leave the daemon all its rights\n"
         "\n"

@@ -37,6 +37,7 @@ struct bpk_options {
     gid_t group;
     mode_t mask;
     unsigned commit_after; /* seconds without a change; 0: never */
+    unsigned readahead;    /* KiB; 0: not given */
     unsigned grace;        /* seconds that a signal waits for open files */
     char **argv;           /* of the process */
 };

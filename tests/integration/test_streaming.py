@@ -8,7 +8,7 @@ import pytest
 
 import bpkedit as edit
 import bpkref
-from conftest import mounted
+from conftest import mounted, need_root
 
 MIB = 1 << 20
 SIZE = 128 * MIB
@@ -63,3 +63,15 @@ def test_a_random_reader_keeps_the_pack_in_memory(cold):
             os.pread(fd, 4096, i * 7919 * 4096 % SIZE)
         os.close(fd)
         assert resident(cold) > SIZE - 16 * MIB
+
+
+@pytest.mark.parametrize("kib", [64, 1024])
+def test_readahead_is_what_was_asked_for(folder, kib):
+    need_root()
+    pack = edit.make_pack(folder)
+    with mounted(pack, f"readahead={kib}") as mount:
+        device = os.stat(mount.path).st_dev
+        setting = f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb"
+        with open(setting, encoding="ascii") as file:
+            assert int(file.read()) == kib
+        assert (mount.path / "tensors/text").read_bytes() == edit.TEXT
