@@ -162,6 +162,9 @@ static int lookup_tensor(const struct bpk_mount *mount, struct bpk_str name,
  * edits. */
 static bool is_untouched(const struct bpk_mount *mount, enum bpk_folder folder, const char *name) {
     uint64_t number;
+    if (mount->edits && folder == BPK_IN_TENSORS &&
+        bpk_edits_is_as_in(mount->edits, mount->pack, name))
+        return true;
     return !mount->edits || bpk_edits_lookup(mount->edits, folder, name, &number) == BPK_FOUND_BASE;
 }
 

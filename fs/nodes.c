@@ -124,6 +124,17 @@ static struct timespec tensor_mtime(struct bpk_mount *mount, const struct bpk_no
     return attr.mtime;
 }
 
+/* Whether the edits know nothing of a file that they might know. */
+static bool is_unedited(struct bpk_mount *mount, const struct bpk_node *node) {
+    char name[BPK_FILE_NAME_BUF + 8];
+    if (!mount->edits || !bpk_node_is_editable(node))
+        return true;
+    if (node->kind != BPK_NODE_TENSOR && node->kind != BPK_NODE_SIDECAR)
+        return false;
+    struct bpk_place place = bpk_node_place(mount, node, name);
+    return bpk_edits_is_as_in(mount->edits, mount->pack, place.name);
+}
+
 int bpk_node_stat(struct bpk_mount *mount, const struct bpk_node *node, struct stat *ret_stat) {
     uint64_t size;
     struct bpk_file_stat edited = {0};
@@ -133,13 +144,13 @@ int bpk_node_stat(struct bpk_mount *mount, const struct bpk_node *node, struct s
         r = bpk_view_stat(mount, node, &size, &tensor);
         if (r == 0 && mount->edits && tensor.kind != 0)
             edited.mtime = tensor_mtime(mount, &tensor);
-    } else if (mount->edits && bpk_node_is_editable(node)) {
+    } else if (is_unedited(mount, node)) {
+        r = node_size(mount, node, &size);
+    } else {
         char name[BPK_FILE_NAME_BUF + 8];
         struct bpk_place place = bpk_node_place(mount, node, name);
         r = bpk_edits_stat(mount->edits, &place, &edited);
         size = edited.size;
-    } else {
-        r = node_size(mount, node, &size);
     }
     if (r < 0)
         return r;

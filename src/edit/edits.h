@@ -72,6 +72,10 @@ enum bpk_found {
 enum bpk_found bpk_edits_lookup(struct bpk_edits *edits, enum bpk_folder folder, const char *name,
                                 uint64_t *ret_number);
 
+/* Whether the file in tensors/ is as `pack` has it, which is the base: nothing of it or of what it
+ * tells was edited. Quicker than to look it up. */
+bool bpk_edits_is_as_in(struct bpk_edits *edits, const struct bpk_pack *pack, const char *name);
+
 /* Every name in the folder that was touched and is there. The callback must not call back. */
 typedef void bpk_name_fn(void *context, const char *name, uint64_t number, bool is_link);
 void bpk_edits_each_name(struct bpk_edits *edits, enum bpk_folder folder, bpk_name_fn *take,

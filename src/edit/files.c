@@ -173,6 +173,25 @@ bool bpk_state_exists(struct bpk_edits *edits, enum bpk_folder folder, const cha
     return entry ? entry->file != NULL : bpk_state_base_has(edits, folder, name);
 }
 
+bool bpk_edits_is_as_in(struct bpk_edits *edits, const struct bpk_pack *pack, const char *name) {
+    char stem[BPK_FILE_NAME_BUF];
+    struct bpk_str part = {name, strlen(name)};
+    pthread_mutex_lock(&edits->lock);
+    bool same = edits->base == pack;
+    if (same && (edits->entries || edits->stems)) {
+        bool is_sidecar = bpk_rules_sidecar_stem(name, &part);
+        same = part.len < sizeof(stem) && !bpk_state_entry(edits, BPK_IN_TENSORS, name);
+        if (same) {
+            memcpy(stem, part.bytes, part.len);
+            stem[part.len] = '\0';
+            same = !bpk_state_stem(edits, stem) &&
+                   !(is_sidecar && bpk_state_entry(edits, BPK_IN_TENSORS, stem));
+        }
+    }
+    pthread_mutex_unlock(&edits->lock);
+    return same;
+}
+
 uint64_t bpk_state_number_of(struct bpk_edits *edits, enum bpk_folder folder, const char *name) {
     const struct bpk_entry *entry = bpk_state_entry(edits, folder, name);
     if (entry)

@@ -43,12 +43,28 @@ static bool must_escape(struct bpk_str name, size_t i) {
     return c == '~' && i + 1 == name.len;
 }
 
+/* Most names are spelled as they are: how many bytes from the begin on, whatever comes behind. */
+static size_t plain_run(struct bpk_str name) {
+    size_t i = 0;
+    while (i < name.len) {
+        unsigned char c = (unsigned char)name.bytes[i];
+        bool is_plain = c > '9' ? c < '~' : c >= '-' ? c != '/' : c >= 0x20 && c != '%';
+        if (!is_plain || (c == '.' && (i == 0 || i + 5 == name.len)))
+            break;
+        i++;
+    }
+    return i;
+}
+
 /* Encodes as many whole characters as fit into `max` bytes; returns the bytes written. Sets
  * *ret_whole to whether that was all. */
 static size_t encode_up_to(struct bpk_str name, char *out, size_t max, bool *ret_whole) {
     static const char hex[] = "0123456789ABCDEF";
-    size_t used = 0;
-    size_t i = 0;
+    size_t i = plain_run(name);
+    if (i > max)
+        i = max;
+    size_t used = i;
+    memcpy(out, name.bytes, i);
     while (i < name.len) {
         uint32_t code;
         size_t n = bpk_text_char((const uint8_t *)name.bytes + i, &code);
