@@ -2,6 +2,7 @@
  * mounted, and mounted before the daemon goes to the background. */
 #include "control.h"
 #include "log.h"
+#include "mount_helper.h"
 #include "mountpoint.h"
 #include "ops.h"
 #include "pack/util.h"
@@ -186,16 +187,20 @@ static void log_fuse(enum fuse_log_level level, const char *format, va_list args
 
 int main(int argc, char **argv) {
     struct fuse_args args = FUSE_ARGS_INIT(argc, argv);
-    struct bpk_options options;
+    struct bpk_options options = {0};
     struct bpk_mount mount;
     keep_standard_fds();
     fuse_set_log_func(log_fuse);
-    int status = bpk_options_parse(&args, &options);
+    bool is_helper = argc > 0 && bpk_mount_helper_is(argv[0]);
+    bool fake = false;
+    int status = is_helper ? bpk_mount_helper_translate(&args, &fake) : 0;
+    if (status == 0)
+        status = bpk_options_parse(&args, &options);
     if (status == 0 && options.show_help) {
         bpk_options_help();
     } else if (status == 0 && options.show_version) {
         printf("bpkfs %s (libfuse %s)\n", BPK_VERSION_TEXT, fuse_pkgversion());
-    } else if (status == 0) {
+    } else if (status == 0 && !fake) {
         status = EXIT_REFUSED;
         options.argv = argv;
         if (bpk_mount_open(&options, &mount) == 0) {
@@ -209,5 +214,5 @@ int main(int argc, char **argv) {
         bpk_log("cannot write: %s", strerror(errno));
         status = EXIT_REFUSED;
     }
-    return status;
+    return is_helper ? bpk_mount_helper_status(status) : status;
 }

@@ -241,6 +241,20 @@ def mounts_below(folder):
     return [point for point in reversed(points) if point.startswith(f"{folder}/")]
 
 
+def daemons_of(folder):
+    """The processes that have FOLDER in their command line and are bpkfs."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            int(entry.name)
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            here = os.fsencode(folder) + b"/"
+            inside = (os.fsencode(os.readlink(entry / "cwd")) + b"/").startswith(here)
+            if words[0].endswith(b"bpkfs") and (inside or any(here in word for word in words)):
+                found.append(int(entry.name))
+    return found
+
+
 def detach(point):
     command = ["umount", "-l"] if os.geteuid() == 0 else ["fusermount3", "-u", "-z"]
     subprocess.run([*command, point], check=False)

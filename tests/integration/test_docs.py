@@ -25,6 +25,7 @@ from conftest import (
     NO_SHARED,
     PATIENCE,
     REPOSITORY,
+    daemons_of,
     missing,
     need_fuse,
     need_programs,
@@ -48,20 +49,6 @@ WATCHED = {
 def make_demo(path, epoch=1):
     result = run(sys.executable, PACKAGING / "make-demo.py", path, str(epoch))
     assert (result.status, result.out, result.err) == (0, b"", "")
-
-
-def daemons_of(folder):
-    """The processes that have FOLDER in their command line and are bpkfs."""
-    found = []
-    for entry in pathlib.Path("/proc").iterdir():
-        with contextlib.suppress(OSError, ValueError):
-            int(entry.name)
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-            here = os.fsencode(folder) + b"/"
-            inside = (os.fsencode(os.readlink(entry / "cwd")) + b"/").startswith(here)
-            if words[0].endswith(b"bpkfs") and (inside or any(here in word for word in words)):
-                found.append(int(entry.name))
-    return found
 
 
 def mounts_under(folder):
