@@ -1,0 +1,76 @@
+"""What is installed beside the programs works, and lands where it belongs."""
+
+import os
+import re
+import shlex
+
+import pytest
+
+import bpkedit as edit
+from conftest import BPK, BPKFS, ENVIRONMENT, REPOSITORY, daemons_of, need_fuse, need_tool, run, table_entry, wait_until
+
+PACKAGING = REPOSITORY / "packaging"
+
+# --- the systemd unit ---
+
+
+def unit_text():
+    """The unit, with the programs of this build."""
+    text = (PACKAGING / "systemd/bpkfs@.service.in").read_text(encoding="utf-8")
+    return re.sub("@bindir@/(bpkfs|bpk)", lambda m: str({"bpkfs": BPKFS, "bpk": BPK}[m[1]]), text)
+
+
+def test_unit_is_good(folder):
+    need_fuse()
+    need_tool("systemd-analyze")
+    (folder / "bpkfs@.service").write_text(unit_text())
+    environment = {**ENVIRONMENT, "XDG_RUNTIME_DIR": str(folder), "HOME": str(folder)}
+    result = run("systemd-analyze", "verify", "--man=no", "--user", folder / "bpkfs@.service", env=environment)
+    assert (result.status, result.err) == (0, "")
+
+
+def unit_run(setting, pack, home):
+    """What the unit has as SETTING, done as systemd does it for this pack."""
+    (line,) = re.findall(rf"^{setting}=(.*)$", unit_text(), re.M)
+    line, as_is = line.removeprefix(":"), line.startswith(":")
+    command = [word.replace("%f", str(pack)).replace("%h", str(home)) for word in shlex.split(line)]
+    assert as_is or "%f" not in line  # else $ in a path would be a variable
+    (place,) = re.findall(r"^WorkingDirectory=-%h/(.*)$", unit_text(), re.M)
+    place = home / place
+    return run(*command, cwd=place if place.exists() else "/")
+
+
+@pytest.fixture(params=["model.bpk", "my $HOME m.bpk", "-x.bpk"])
+def unit_pack(request, folder):
+    need_fuse()
+    (folder / "packs").mkdir()
+    return edit.make_pack(folder / "packs", name=request.param)
+
+
+@pytest.mark.parametrize("valid", [True, False])
+def test_unit_mounts_and_commits(unit_pack, folder, valid):
+    pack, home = unit_pack, folder / "home"
+    want = edit.book(pack)
+    for setting in ("ExecStartPre", "ExecStart"):
+        assert unit_run(setting, pack, home).status == 0
+    mnt = home / "bpkfs" / pack.stem
+    assert table_entry(mnt).type == "fuse.bpkfs"
+    (mnt / "metadata/k").write_text("by-unit\n")
+    if valid:
+        assert (unit_run("ExecStop", pack, home).status, os.listdir(mnt.parent)) == (0, [])
+        want.metadata["k"] = "by-unit"
+        edit.check_pack(pack, want)
+    else:
+        (mnt / "tensors/pending").write_text("x")
+        (mnt / "tensors/pending.json").write_text('{"dtype": "F32", "shape": [1]}')
+        result = unit_run("ExecStop", pack, home)
+        assert result.status == 1 and "pending" in result.err
+        assert table_entry(mnt)  # for the signal that follows
+        assert run("fusermount3", "-u", mnt).status == 0
+        wait_until(lambda: not daemons_of(folder), "the daemon's end")
+
+
+def test_unit_leaves_the_helper_alone():
+    """Without it, the daemon that gets the signal cannot unmount."""
+    assert "\nKillMode=mixed\n" in unit_text()
+    assert "\nTimeoutStopSec=30min\n" in unit_text()
