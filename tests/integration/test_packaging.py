@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 
 import pytest
 
@@ -74,3 +75,39 @@ def test_unit_leaves_the_helper_alone():
     """Without it, the daemon that gets the signal cannot unmount."""
     assert "\nKillMode=mixed\n" in unit_text()
     assert "\nTimeoutStopSec=30min\n" in unit_text()
+
+
+# --- what kind of file a pack is ---
+
+
+@pytest.mark.parametrize(
+    "option, said",
+    [
+        ("-b", "Burn checkpoint pack, version 1, {} bytes of metadata"),
+        ("-bi", "application/x-burnpack; charset=binary"),
+    ],
+)
+def test_file_knows_a_pack(folder, option, said):
+    need_tool("file")
+    path = edit.make_pack(folder)
+    size = int.from_bytes(path.read_bytes()[6:10], "little")
+    result = run("file", option, "-m", PACKAGING / "magic", path.rename(folder / "unnamed"))
+    assert (result.status, result.out.decode()) == (0, said.format(size) + "\n")
+
+
+def test_file_knows_others(folder):
+    need_tool("file")
+    (folder / "text").write_text("a NRUB, but not at the start\n")
+    assert b"Burn" not in run("file", "-m", PACKAGING / "magic", folder / "text").out
+
+
+def test_mime_type(folder):
+    need_tool("update-mime-database")
+    mime = folder / "mime"
+    (mime / "packages").mkdir(parents=True)
+    shutil.copy(PACKAGING / "mime/bpkfs.xml", mime / "packages")
+    result = run("update-mime-database", mime, env={**ENVIRONMENT, "XDG_DATA_HOME": str(folder)})
+    assert (result.status, result.err) == (0, "")
+    assert "50:application/x-burnpack:*.bpk" in (mime / "globs2").read_text().splitlines()
+    assert b"[60:application/x-burnpack]\n>0=\0\x04NRUB\n" in (mime / "magic").read_bytes()
+    assert "Burn checkpoint pack" in (mime / "application/x-burnpack.xml").read_text()
