@@ -9,7 +9,7 @@ build_packages='build-essential meson ninja-build pkg-config libfuse3-dev fuse3 
     libjansson-dev uthash-dev libxxhash-dev check'
 test_packages='python3-pytest python3-numpy python3-cbor2 rsync vim nano jq moreutils xxd patch
     attr acl ripgrep tar strace xfsprogs btrfs-progs e2fsprogs bsdextrautils file mandoc ed zip
-    unzip gzip shellcheck'
+    unzip gzip shellcheck zsh fish shared-mime-info'
 
 fail() {
     printf 'install-deps.sh: %s\n' "$*" >&2
