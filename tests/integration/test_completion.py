@@ -197,7 +197,8 @@ def test_fish(place):
 SETUP = {
     "bash": """
         source {completions}/bpk.bash
-        bind 'set enable-bracketed-paste off' 'set bell-style none' 'set show-all-if-ambiguous on' 'set completion-query-items 0'
+        bind 'set enable-bracketed-paste off' 'set bell-style none' \\
+            'set show-all-if-ambiguous on' 'set completion-query-items 0'
     """,
     "zsh": """
         fpath=({completions} $fpath)

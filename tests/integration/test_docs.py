@@ -370,14 +370,6 @@ def test_try_with_a_terminal_leaves_it_mounted(workshop):
     assert own_folders(workshop) == []
 
 
-def test_installed_files(folder):
-    need_tool("meson")
-    result = run("meson", "install", "-C", BUILD, "--no-rebuild", "--destdir", folder)
-    assert result.status == 0, result.out.decode() + result.err
-    found = {path.parent.name + "/" + path.name for path in folder.rglob("*") if path.is_file()}
-    assert {"bin/bpkfs", "bin/bpk", *(f"man{page.suffix[1:]}/{page.name}" for page in PAGES)} <= found
-
-
 def test_install_deps_elsewhere(folder):
     """Without apt-get it says what to install."""
     (folder / "cat").symlink_to(shutil.which("cat"))

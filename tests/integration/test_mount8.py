@@ -70,7 +70,12 @@ def test_mount_edit_and_unmount(place, kind):
     ],
 )
 def test_options(place, options, shown):
-    text = f"mount -t bpkfs model.bpk mnt -o {options}\ngrep {place}/mnt /proc/self/mountinfo\nstat -c %u mnt\numount mnt"
+    text = f"""
+        mount -t bpkfs model.bpk mnt -o {options}
+        grep {place}/mnt /proc/self/mountinfo
+        stat -c %u mnt
+        umount mnt
+    """
     entry, owner = good(script(place, text)).splitlines()
     given = set(shown.strip(",").split(","))
     found = {option for field in (entry.split()[5], entry.split()[-1]) for option in field.split(",")}

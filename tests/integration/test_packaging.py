@@ -8,7 +8,20 @@ import shutil
 import pytest
 
 import bpkedit as edit
-from conftest import BPK, BPKFS, ENVIRONMENT, REPOSITORY, daemons_of, need_fuse, need_tool, run, table_entry, wait_until
+from conftest import (
+    BPK,
+    BPKFS,
+    BUILD,
+    ENVIRONMENT,
+    REPOSITORY,
+    daemons_of,
+    need_fuse,
+    need_programs,
+    need_tool,
+    run,
+    table_entry,
+    wait_until,
+)
 
 PACKAGING = REPOSITORY / "packaging"
 
@@ -22,7 +35,7 @@ def unit_text():
 
 
 def test_unit_is_good(folder):
-    need_fuse()
+    need_programs()
     need_tool("systemd-analyze")
     (folder / "bpkfs@.service").write_text(unit_text())
     environment = {**ENVIRONMENT, "XDG_RUNTIME_DIR": str(folder), "HOME": str(folder)}
@@ -111,3 +124,47 @@ def test_mime_type(folder):
     assert "50:application/x-burnpack:*.bpk" in (mime / "globs2").read_text().splitlines()
     assert b"[60:application/x-burnpack]\n>0=\0\x04NRUB\n" in (mime / "magic").read_bytes()
     assert "Burn checkpoint pack" in (mime / "application/x-burnpack.xml").read_text()
+
+
+# --- what is installed ---
+
+INSTALLED = """
+bin/bpk
+bin/bpkfs
+lib/systemd/user/bpkfs@.service
+sbin/mount.bpkfs -> {prefix}/bin/bpkfs
+sbin/mount.fuse.bpkfs -> {prefix}/bin/bpkfs
+share/bash-completion/completions/bpk
+share/bash-completion/completions/bpkfs -> bpk
+share/bpkfs/magic
+share/fish/vendor_completions.d/bpk.fish
+share/fish/vendor_completions.d/bpkfs.fish
+share/man/man1/bpk.1
+share/man/man1/bpkfs.1
+share/man/man5/bpk.5
+share/man/man8/mount.bpkfs.8 -> ../man1/bpkfs.1
+share/man/man8/mount.fuse.bpkfs.8 -> ../man1/bpkfs.1
+share/mime/packages/bpkfs.xml
+share/zsh/site-functions/_bpk
+"""
+
+
+def test_installed_files(folder):
+    """These and no others."""
+    need_programs()
+    need_tool("meson")
+    result = run("meson", "install", "-C", BUILD, "--no-rebuild", "--destdir", folder)
+    assert result.status == 0, result.out.decode() + result.err
+    (program,) = folder.rglob("bin/bpkfs")
+    prefix = program.parents[1]
+    found = []
+    for path in prefix.rglob("*"):
+        target = f" -> {os.readlink(path)}" if path.is_symlink() else ""
+        if target or not path.is_dir():
+            found.append(f"{path.relative_to(prefix)}{target}")
+    below = prefix.relative_to(folder)
+    assert sorted(found) == INSTALLED.format(prefix=f"/{below}").split("\n")[1:-1]
+    assert len([path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]) == len(found)
+    unit = (prefix / "lib/systemd/user/bpkfs@.service").read_text()
+    assert f"\nExecStart=:/{below}/bin/bpkfs %f\n" in unit and f"exec /{below}/bin/bpk umount" in unit
+    assert program.stat().st_mode & 0o7777 == 0o755
