@@ -180,7 +180,7 @@ def reap(process, patience=PATIENCE):
         return pytest.fail(f"{process.args} did not end within {patience} s")
 
 
-def run(*command, measure=False, **options):
+def run(*command, measure=False, patience=PATIENCE, **options):
     """Runs COMMAND to its end, output in files so that no pipe can fill. OPTIONS are Popen's."""
     command = [*map(os.fspath, command)]
     with contextlib.ExitStack() as stack:
@@ -189,7 +189,7 @@ def run(*command, measure=False, **options):
             command = [sys.executable, "-S", "-E", "-c", MEASURE, str(peak.fileno()), *command]
             options |= {"pass_fds": [peak.fileno()], "start_new_session": True}
         defaults = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": err, "env": ENVIRONMENT}
-        status = reap(subprocess.Popen(command, **{**defaults, **options}))
+        status = reap(subprocess.Popen(command, **{**defaults, **options}), patience)
         out.seek(0), err.seek(0), peak.seek(0)
         result = Result(status, out.read(), err.read().decode(errors="replace"), int(peak.read() or 0))
     assert status != REPORTED and 0 <= status < 128, f"{command}: status {status}\n{result.err}"
