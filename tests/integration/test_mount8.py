@@ -4,6 +4,7 @@ Each script runs in a mount namespace of its own, where /sbin holds nothing but 
 """
 
 import os
+import re
 import shlex
 import shutil
 import stat
@@ -11,7 +12,7 @@ import stat
 import pytest
 
 import bpkedit as edit
-from conftest import BPKFS, NOBODY, as_nobody, daemons_of, need_fuse, need_root, need_tool, run, wait_until
+from conftest import BPKFS, NOBODY, REPOSITORY, as_nobody, daemons_of, need_fuse, need_root, need_tool, run, wait_until
 
 HELPERS = ("mount.bpkfs", "mount.fuse.bpkfs")
 
@@ -105,7 +106,11 @@ def test_fstab_for_a_user(place, open_fuse):
     for path in (place, place / "model.bpk", place / "mnt"):
         os.chown(path, NOBODY, NOBODY)
     user = shlex.join(as_nobody("sh", "-eu", "-c", "mount mnt; id -u; stat -c %u mnt; ls mnt/scalars.json; umount mnt"))
-    result = script(place, user, "{place}/model.bpk {place}/mnt bpkfs ro,noauto,user 0 0\n")
+    readme, page = ((REPOSITORY / name).read_text(encoding="utf-8") for name in ("README.md", "packaging/man/bpkfs.1"))
+    (line,) = re.findall(r"^/srv/model\.bpk .* bpkfs .*$", readme, re.M)
+    assert f"\n{line}\n" in page
+    line = line.replace("/srv", str(place)).replace("/mnt/model", f"{place}/mnt")
+    result = script(place, user, f"{line}\n")
     assert good(result).splitlines() == [str(NOBODY), str(NOBODY), "mnt/scalars.json"]
 
 

@@ -84,6 +84,16 @@ def test_unit_mounts_and_commits(unit_pack, folder, valid):
         wait_until(lambda: not daemons_of(folder), "the daemon's end")
 
 
+def test_instance_of_the_unit(folder):
+    """The command of the documentation names the pack."""
+    need_tool("systemd-escape")
+    readme, page = ((REPOSITORY / name).read_text(encoding="utf-8") for name in ("README.md", "packaging/man/bpkfs.1"))
+    (command,) = re.findall(r'^systemctl .*"\$\((systemd-escape .*)\)"$', readme, re.M)
+    assert f"$({command})\n" in page and command in unit_text()
+    result = run("sh", "-c", command, env={**ENVIRONMENT, "HOME": "/home/a da"})
+    assert result.out == b"bpkfs@home-a\\x20da-model.bpk.service\n"
+
+
 def test_unit_leaves_the_helper_alone():
     """Without it, the daemon that gets the signal cannot unmount."""
     assert "\nKillMode=mixed\n" in unit_text()
