@@ -380,7 +380,18 @@ def test_install_deps_elsewhere(folder):
     assert run("/bin/sh", PACKAGING / "install-deps.sh", "--tset").status == 2
 
 
-@pytest.mark.parametrize("script", ["packaging/install-deps.sh", "packaging/try.sh", "packaging/deb.sh", "tests/run.sh", ".ci/run"])
+SCRIPTS = [
+    "packaging/install-deps.sh",
+    "packaging/try.sh",
+    "packaging/deb.sh",
+    "packaging/debian/tests/mount",
+    "packaging/debian/tests/smoke",
+    "tests/run.sh",
+    ".ci/run",
+]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_scripts_parse(script):
     path = REPOSITORY / script
     assert run("bash" if script == ".ci/run" else "sh", "-n", path).status == 0
