@@ -64,8 +64,11 @@ static void copy_problems(const json_t *root, struct bpk_status *status) {
 
 int bpk_status_parse(struct bpk_str text, struct bpk_status *ret_status) {
     json_t *root = json_loadb(text.bytes, text.len, 0, NULL);
-    if (!root)
+    if (!json_is_string(json_object_get(root, "pack")) ||
+        !json_is_string(json_object_get(root, "layout"))) {
+        json_decref(root);
         return -EBADMSG;
+    }
     const char *mode = json_string_value(json_object_get(root, "mode"));
     struct bpk_status status = {
         .pack = copy_string(root, "pack"),
