@@ -1,5 +1,6 @@
-/* The plain model that test_random_ops.c holds the edits against: names, bytes in memory, and what
- * a name knows of its descriptor. */
+/* The plain model that the edits are held against: names, bytes in memory, and what a name knows of
+ * its descriptor. opsrun.c does the operations; what they are is chosen by a seed
+ * (test_random_ops.c) or by bytes (tests/fuzz/fuzz_ops.c). */
 #ifndef TESTS_UNIT_OPSMODEL_H
 #define TESTS_UNIT_OPSMODEL_H
 
@@ -49,7 +50,9 @@ struct handle {
 struct run {
     struct kit kit;
     uint64_t random;
-    uint64_t seed;
+    uint64_t seed;          /* odd: the pack is of the v0.19 layout */
+    const uint8_t *choices; /* if not NULL, they are made by these bytes, not by `random` */
+    size_t choices_left;
     unsigned long op;
     struct model_file files[FILES];
     struct model_name names[NAMES];
@@ -80,8 +83,21 @@ __attribute__((format(printf, 2, 3))) static inline void say(struct run *run, co
         fprintf(stderr, "%lu %s\n", run->op, run->what);
 }
 
+/* The next choice in as few bytes as can hold it; zeros at their end. */
+static inline uint64_t choose(struct run *run, uint64_t limit) {
+    uint64_t value = 0;
+    for (uint64_t above = limit - 1; above > 0; above >>= 8) {
+        value = value << 8 | (run->choices_left > 0 ? *run->choices : 0);
+        run->choices += run->choices_left > 0;
+        run->choices_left -= run->choices_left > 0;
+    }
+    return value % limit;
+}
+
 static inline uint64_t below(struct run *run, uint64_t limit) {
-    return limit ? suite_random(&run->random) % limit : 0;
+    if (limit == 0)
+        return 0;
+    return run->choices ? choose(run, limit) : suite_random(&run->random) % limit;
 }
 
 /* ---- the model ------------------------------------------------------------------------------- */
@@ -141,5 +157,16 @@ static inline void resize(struct model_file *file, size_t size) {
         memset(file->data + file->len, 0, size - file->len);
     file->len = size;
 }
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+/* Makes the pack and opens its edits. `run` is all zeros but for how choices are made. */
+void ops_begin(struct run *run);
+
+/* One operation. */
+void ops_step(struct run *run);
+
+/* Reopens, commits, and removes everything. */
+void ops_end(struct run *run);
 
 #endif
