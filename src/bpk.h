@@ -17,6 +17,10 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Limits of the format (Burn's reader, crates/burn-pack/src/base.rs). */
 #define BPK_MAX_METADATA UINT32_C(104857600)    /* bytes of CBOR: 100 MiB */
 #define BPK_MAX_TENSOR   UINT64_C(10737418240)  /* bytes of one tensor: 10 GiB */
@@ -119,6 +123,7 @@ const char *bpk_kind_name(enum bpk_kind kind);
 const char *bpk_bool_store_name(enum bpk_bool_store store); /* "Native", "U8", "U32", "Bool" */
 const char *bpk_quant_value_name(enum bpk_quant_value value);
 const char *bpk_scale_name(enum bpk_scale scale);
+const char *bpk_quant_store_name(enum bpk_quant_store store); /* "PackedU32" ... */
 const char *bpk_quant_mode_name(enum bpk_quant_mode mode);
 
 /* Bytes of one element; 0 for QFloat, whose elements have no fixed size. */
@@ -145,13 +150,15 @@ struct bpk_open_options {
     bool salvage;
 };
 
-/* Opens exactly the path given and reads header and CBOR; no byte of a tensor. `options` may be
- * NULL. Refusals are -EBADMSG (what Burn's reader refuses) or the errno of the call that failed. */
+/* Opens exactly the path given and reads header and CBOR; no byte of a tensor. `options` and
+ * `ret_diag` may be NULL. Refusals are -EBADMSG (what Burn's reader refuses), -EISDIR or -EINVAL (a
+ * directory, or something else that is no regular file), -ENOMEM, or the errno of the call that
+ * failed; then *ret_diag says why. The caller owns the pack, and drops it with bpk_pack_unref. */
 int bpk_pack_open(const char *path, const struct bpk_open_options *options,
                   struct bpk_pack **ret_pack, struct bpk_diag *ret_diag);
 
-struct bpk_pack *bpk_pack_ref(struct bpk_pack *pack);
-void bpk_pack_unref(struct bpk_pack *pack); /* NULL is fine */
+struct bpk_pack *bpk_pack_ref(struct bpk_pack *pack); /* returns `pack` */
+void bpk_pack_unref(struct bpk_pack *pack);           /* NULL is fine */
 
 struct bpk_pack_info {
     uint16_t version;
@@ -195,7 +202,8 @@ struct bpk_str bpk_pack_tensor_name(const struct bpk_pack *pack, uint32_t index)
 void bpk_pack_tensor_dtype(const struct bpk_pack *pack, uint32_t index,
                            struct bpk_dtype *ret_dtype);
 
-/* Walks the dimensions, outermost first. bpk_shape_next returns false after the last one. */
+/* Walks the dimensions, outermost first. bpk_shape_next returns false after the last one. A shape
+ * lives as long as its pack. */
 struct bpk_shape {
     const uint64_t *dims; /* if not NULL, the dimensions left to walk are here */
     const uint8_t *block; /* from here on for the iterator's own use */
@@ -226,8 +234,11 @@ void bpk_pack_drop_cache(const struct bpk_pack *pack, uint32_t index, uint64_t o
 /* ---- user metadata and scalars, in bytewise order of their keys -------------------------------
  */
 
+/* `index` < bpk_pack_info.metadata_entries. */
 void bpk_pack_metadata(const struct bpk_pack *pack, uint32_t index, struct bpk_str *ret_key,
                        struct bpk_str *ret_value);
+
+/* -ENOENT if there is no such key. */
 int bpk_pack_find_metadata(const struct bpk_pack *pack, struct bpk_str key, uint32_t *ret_index);
 
 enum bpk_scalar_kind { BPK_SCALAR_INT, BPK_SCALAR_UINT, BPK_SCALAR_FLOAT, BPK_SCALAR_BOOL };
@@ -240,6 +251,7 @@ struct bpk_scalar {
 };
 
 const char *bpk_scalar_kind_name(enum bpk_scalar_kind kind); /* "Int", "UInt", "Float", "Bool" */
+/* `index` < bpk_pack_info.scalars. */
 void bpk_pack_scalar(const struct bpk_pack *pack, uint32_t index, struct bpk_scalar *ret_scalar);
 
 /* ---- what is odd about a pack that opens ------------------------------------------------------
@@ -258,8 +270,12 @@ typedef void bpk_problem_fn(void *context, uint32_t tensor, const char *sentence
  * Returns 0, or -EIO if the file could not be read. */
 int bpk_pack_check(const struct bpk_pack *pack, bpk_problem_fn *report, void *context);
 
-/* Reports what is unusual but no fault: the v0.19 layout, zero bytes after the CBOR, old dtype
- * spellings, a quantised tensor whose length no formula explains. */
+/* Reports what is unusual but no fault: the v0.19 layout, zero bytes after the CBOR, a quantised
+ * tensor whose length no formula explains. */
 void bpk_pack_notes(const struct bpk_pack *pack, bpk_problem_fn *report, void *context);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

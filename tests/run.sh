@@ -241,7 +241,7 @@ run_sanitized() {
 
 check_format() {
     stage 'Format'
-    files=$(find src fs tests -name '*.[ch]')
+    files=$(find src fs tests examples -name '*.[ch]')
     # shellcheck disable=SC2086 # a list of words
     if output=$(clang-format --dry-run -Werror $files 2>&1); then
         count 1 0 0

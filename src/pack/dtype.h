@@ -14,7 +14,6 @@ bool bpk_quant_mode_from_name(struct bpk_str name, enum bpk_quant_mode *ret_mode
 /* *ret_takes_dim: whether the packed dimension goes with it. */
 bool bpk_quant_store_from_name(struct bpk_str name, enum bpk_quant_store *ret_store,
                                bool *ret_takes_dim);
-const char *bpk_quant_store_name(enum bpk_quant_store store); /* "PackedU32" ... */
 
 bool bpk_str_is(struct bpk_str a, const char *b);
 
