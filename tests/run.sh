@@ -1,11 +1,17 @@
 #!/bin/sh
 # Builds bpkfs and runs all of its tests; the last line is "N passed, N failed[, N skipped]".
 #
-#     sh tests/run.sh [--quick] [--san] [-k EXPRESSION]
+#     sh tests/run.sh [--quick] [--san] [--fuzz SECONDS] [-k EXPRESSION]
 #
 #     --san          also a build with AddressSanitizer and UndefinedBehaviorSanitizer, and the
 #                    whole suite on it (always so where CI=true)
-#     --quick        no such build, even where CI=true
+#     --fuzz SECONDS also a build with clang and libFuzzer (Debian: clang, libclang-rt-14-dev), and
+#                    each fuzz target of tests/fuzz run for so long. What it finds stays in
+#                    build-fuzz/found/; an input there is tried again by
+#                        build-fuzz/tests/fuzz/fuzz_TARGET FILE
+#                    and belongs into tests/fuzz/corpus/TARGET/ when it is mended: those are
+#                    tests of every run. Where CI=true and there is libFuzzer: 20 seconds
+#     --quick        neither of them, even where CI=true
 #     -k EXPRESSION  of the integration tests only those that match, as pytest takes it
 #
 # Where CI=true and clang-format is on PATH, the format of the sources is checked too.
@@ -13,17 +19,28 @@
 set -u
 
 usage() {
-    echo 'usage: sh tests/run.sh [--quick] [--san] [-k EXPRESSION]' >&2
+    echo 'usage: sh tests/run.sh [--quick] [--san] [--fuzz SECONDS] [-k EXPRESSION]' >&2
     exit 2
 }
 
 ci=${CI:-false}
 sanitize=$([ "$ci" = true ] && echo yes || echo no)
+fuzz=$([ "$ci" = true ] && echo 20 || echo 0)
+fuzz_asked=no
 expression=
 while [ $# -gt 0 ]; do
     case $1 in
-    --quick) sanitize=no ;;
+    --quick)
+        sanitize=no
+        fuzz=0
+        ;;
     --san) sanitize=yes ;;
+    --fuzz)
+        [ "${2:-0}" -gt 0 ] 2>/dev/null || usage
+        fuzz=$2
+        fuzz_asked=yes
+        shift
+        ;;
     -k)
         [ $# -gt 1 ] || usage
         expression=$2
@@ -94,6 +111,8 @@ find_python() {
 
 # ---- the stages ------------------------------------------------------------------------------
 
+targets= # of meson compile; all if empty
+
 # compile DIR OPTION...
 compile() {
     dir=$1
@@ -103,7 +122,8 @@ compile() {
     else
         meson setup "$dir" -Dwerror=true -Dtests=enabled "$@" || return
     fi
-    meson compile -C "$dir"
+    # shellcheck disable=SC2086 # a list of words
+    meson compile -C "$dir" $targets
 }
 
 # build TITLE DIR OPTION...: what the compiler says is shown only if it fails; warnings are errors.
@@ -239,6 +259,45 @@ run_sanitized() {
     count_reports "$reports"
 }
 
+has_fuzzer() {
+    echo 'int LLVMFuzzerTestOneInput(const char *data, long size) { return data && size < 0; }' |
+        clang -fsanitize=fuzzer,address,undefined -x c -o /dev/null - 2>/dev/null
+}
+
+# fuzz_target PROGRAM SECONDS
+fuzz_target() {
+    name=${1##*/fuzz_}
+    mkdir -p "build-fuzz/corpus/$name" build-fuzz/found
+    output=build-fuzz/$name.log
+    set -- "$1" -max_total_time="$2" -timeout=60 -artifact_prefix="build-fuzz/found/$name-" \
+        "build-fuzz/corpus/$name" "tests/fuzz/corpus/$name"
+    # Its accounts of rare features would take most of the time where there are many.
+    [ "$name" != ops ] || set -- "$@" -entropic=0
+    if ASAN_OPTIONS='' UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 "$@" >"$output" 2>&1; then
+        printf '%s: %s\n' "$name" "$(tail -n 1 "$output")"
+        count 1 0 0
+    else
+        tail -n 40 "$output"
+        count_failure "fuzz_$name; see $output"
+    fi
+}
+
+run_fuzz() {
+    if ! has_fuzzer; then
+        echo 'There is no clang with libFuzzer; of the fuzz targets only the corpora are tested.'
+        [ $fuzz_asked = no ] || count_failure '--fuzz needs clang with libFuzzer'
+        return
+    fi
+    targets=fuzz
+    CC=clang build 'with libFuzzer' build-fuzz -Dfuzz=true -Dwerror=false -Dlibrary=disabled \
+        -Db_sanitize=address,undefined -Db_lundef=false || return
+    stage "Fuzzing, $1 s a target"
+    for program in build-fuzz/tests/fuzz/fuzz_*; do
+        [ ! -f "$program" ] || fuzz_target "$program" "$1"
+    done
+    end_stage
+}
+
 check_format() {
     stage 'Format'
     files=$(find src fs tests examples -name '*.[ch]')
@@ -270,4 +329,5 @@ fi
 build plain build || finish
 suite 'plain build' build
 [ "$sanitize" = no ] || run_sanitized
+[ "$fuzz" -eq 0 ] || run_fuzz "$fuzz"
 finish
