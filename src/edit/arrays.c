@@ -30,8 +30,9 @@ static bool tensor_of(const struct bpk_edits *edits, const char *name,
         return false;
     memcpy(ret_stem, stem.bytes, stem.len);
     ret_stem[stem.len] = '\0';
+    /* A name that the base has is always the base's; of others, an editor's own is no tensor's. */
     return bpk_state_find_base(edits, ret_stem, &index) ||
-           bpk_rules_is_spelled_right(ret_stem, decoded, &len);
+           (!bpk_rules_is_scratch(name) && bpk_rules_is_spelled_right(ret_stem, decoded, &len));
 }
 
 bool bpk_state_is_array(const struct bpk_edits *edits, enum bpk_folder folder, const char *name) {

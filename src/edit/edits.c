@@ -362,7 +362,8 @@ static bool is_spent_scratch(struct bpk_edits *edits, const struct bpk_entry *en
     const struct bpk_file *file = entry->file;
     struct bpk_judged judged;
     char reason[400];
-    if (!file || entry->clean || bpk_state_base_has(edits, folder, name))
+    if (!file || entry->clean || bpk_state_base_has(edits, folder, name) ||
+        bpk_judge_array(edits, entry, reason, sizeof(reason)))
         return false;
     if (!file->target && !bpk_rules_is_scratch(name))
         return is_empty_scratch(edits, file);

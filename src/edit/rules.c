@@ -41,7 +41,7 @@ bool bpk_rules_sidecar_stem(const char *name, struct bpk_str *ret_stem) {
 }
 
 bool bpk_rules_array_stem(const char *name, struct bpk_str *ret_stem) {
-    if (!ends_with(name, ".npy") || bpk_rules_is_scratch(name))
+    if (!ends_with(name, ".npy"))
         return false;
     *ret_stem = (struct bpk_str){name, strlen(name) - strlen(".npy")};
     return true;

@@ -21,7 +21,7 @@ bool bpk_rules_is_backup(const char *name);
 /* The stem of "STEM.json"; false for other names. The stem points into `name`. */
 bool bpk_rules_sidecar_stem(const char *name, struct bpk_str *ret_stem);
 
-/* The stem of "STEM.npy", if a tensor can be meant: no editor's own file. */
+/* The same of "STEM.npy". */
 bool bpk_rules_array_stem(const char *name, struct bpk_str *ret_stem);
 
 /* Whether the name spells a tensor or key as this program would: encode(decode(x)) is x, and UTF-8.

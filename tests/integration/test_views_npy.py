@@ -350,6 +350,26 @@ def test_names_of_views_stand_for_their_tensors(folder):
     edit.check_pack(pack, expected)
 
 
+def test_names_that_look_like_an_editors(folder):
+    """What the base has is the base's; a new name with a leading # stays scratch."""
+    odd = ("#x#", "#part", "w.bak", "4913")
+    pack = edit.make_pack(folder, [(name, "F32", [2], bytes(8), 7) for name in odd])
+    array = np.array([1, 2, 3], dtype="f4")
+    whole = saved(array)
+    with edit.edited(pack, status=3) as mount:
+        for name in ("#x#", "w.bak", "4913", "#new"):
+            np.save(view(mount, name), array)
+        view(mount, "#part").write_bytes(whole[:-1])
+        assert edit.status(mount)["scratch"] == ["views/npy/#new.npy"]
+        assert list(edit.problems(mount)) == ["views/npy/#part.npy"]
+    with edit.edited(pack) as mount:
+        assert not view(mount, "#new").exists()
+        with open(view(mount, "#part"), "ab") as file:
+            file.write(whole[-1:])
+    expected = edit.book(pack)
+    assert sorted(expected.tensors) == sorted((name, "F32", [3], raw(array), 7) for name in odd)
+
+
 def test_files_moved_over_a_view(folder):
     pack = edit.make_pack(folder)
     array = np.arange(6, dtype="f8")
