@@ -76,11 +76,15 @@ static int open_edited(struct bpk_mount *mount, const struct bpk_node *node, int
 /* A view that is cut to nothing becomes the file that an array comes into. */
 static int open_writable_view(struct bpk_mount *mount, const struct bpk_node *node, int flags,
                               struct open_file *handle) {
-    struct bpk_place place = {.folder = BPK_IN_NPY, .number = bpk_node_number(node)};
+    char name[BPK_FILE_NAME_BUF];
+    struct bpk_place place = {BPK_IN_NPY, name, bpk_node_number(node)};
+    int r = bpk_view_npy_name(mount, node, name);
+    if (r < 0)
+        return r;
     bpk_edits_opened(mount->edits, &place, true);
     handle->is_counted = true;
     struct bpk_view *view = NULL;
-    int r = flags & O_TRUNC ? bpk_view_truncate(mount, node, 0) : bpk_view_open(mount, node, &view);
+    r = flags & O_TRUNC ? bpk_view_truncate(mount, node, 0) : bpk_view_open(mount, node, &view);
     handle->view = view;
     if (r < 0) {
         bpk_edits_released(mount->edits, place.number, true);

@@ -21,8 +21,18 @@ int bpk_view_place(struct bpk_mount *mount, const struct bpk_node *node,
     return r;
 }
 
-int bpk_view_truncate(struct bpk_mount *mount, const struct bpk_node *node, uint64_t size) {
+int bpk_view_npy_name(struct bpk_mount *mount, const struct bpk_node *node,
+                      char ret_name[BPK_FILE_NAME_BUF]) {
     struct bpk_current current;
+    int r = bpk_view_current(mount, node, &current);
+    if (r < 0)
+        return r;
+    (void)snprintf(ret_name, BPK_FILE_NAME_BUF, "%.250s.npy", current.name);
+    bpk_current_clear(&current);
+    return 0;
+}
+
+int bpk_view_truncate(struct bpk_mount *mount, const struct bpk_node *node, uint64_t size) {
     struct bpk_node tensor;
     char name[BPK_FILE_NAME_BUF];
     uint64_t now;
@@ -31,12 +41,8 @@ int bpk_view_truncate(struct bpk_mount *mount, const struct bpk_node *node, uint
         return r;
     if (size > 0)
         return size == now ? 0 : -EINVAL;
-    r = bpk_view_current(mount, node, &current);
-    if (r < 0)
-        return r;
-    (void)snprintf(name, sizeof(name), "%.250s.npy", current.name);
-    bpk_current_clear(&current);
-    return bpk_edits_begin_array(mount->edits, name, bpk_view_number(node));
+    r = bpk_view_npy_name(mount, node, name);
+    return r < 0 ? r : bpk_edits_begin_array(mount->edits, name, bpk_view_number(node));
 }
 
 static bool is_same(const struct bpk_npy *a, const struct bpk_npy *b) {

@@ -8,6 +8,10 @@
 /* Whether a node is a view that can be written to. */
 bool bpk_view_is_writable(const struct bpk_mount *mount, const struct bpk_node *node);
 
+/* Its name in views/npy/. */
+int bpk_view_npy_name(struct bpk_mount *mount, const struct bpk_node *node,
+                      char ret_name[BPK_FILE_NAME_BUF]);
+
 /* The view is to be empty: 0, or to be as long as it is; -EINVAL for any other size. */
 int bpk_view_truncate(struct bpk_mount *mount, const struct bpk_node *node, uint64_t size);
 

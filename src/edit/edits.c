@@ -193,10 +193,8 @@ static void free_tables(struct bpk_edits *edits) {
     free_stems_and_maps(edits);
     struct bpk_open *open;
     struct bpk_open *next_open;
-    HASH_ITER(hh, edits->opens, open, next_open) {
-        HASH_DEL(edits->opens, open);
-        free(open);
-    }
+    HASH_ITER(hh, edits->opens, open, next_open)
+    bpk_state_free_open(edits, open);
     edits->aside_count = 0;
 }
 

@@ -306,21 +306,41 @@ void bpk_state_take_opens(struct bpk_edits *edits, struct bpk_file *file) {
         return;
     file->opens = open->count;
     file->write_opens = open->writers;
+    bpk_state_free_open(edits, open);
+}
+
+void bpk_state_free_open(struct bpk_edits *edits, struct bpk_open *open) {
     HASH_DEL(edits->opens, open);
+    free(open->path);
     free(open);
 }
 
-void bpk_state_give_opens(struct bpk_edits *edits, const struct bpk_file *file) {
-    if (file->opens == 0)
-        return;
+/* NULL: out of memory, so that it is not counted. */
+static struct bpk_open *add_open(struct bpk_edits *edits, uint64_t number) {
     struct bpk_open *open = calloc(1, sizeof(*open));
     if (!open)
-        return;
-    *open = (struct bpk_open){
-        .number = file->number, .count = file->opens, .writers = file->write_opens};
+        return NULL;
+    open->number = number;
     HASH_ADD(hh, edits->opens, number, sizeof(open->number), open);
-    if (!open->hh.tbl)
-        free(open);
+    if (open->hh.tbl)
+        return open;
+    free(open);
+    return NULL;
+}
+
+static void add_handles(struct bpk_open *open, enum bpk_folder folder, const char *name,
+                        unsigned count, unsigned writers) {
+    open->count += count;
+    open->writers += writers;
+    if (writers > 0 && !open->path && name &&
+        asprintf(&open->path, "%s%s", bpk_rules_folder_path(folder), name) < 0)
+        open->path = NULL;
+}
+
+void bpk_state_give_opens(struct bpk_edits *edits, const struct bpk_file *file) {
+    struct bpk_open *open = file->opens > 0 ? add_open(edits, file->number) : NULL;
+    if (open)
+        add_handles(open, file->folder, file->name, file->opens, file->write_opens);
 }
 
 bool bpk_state_is_open(struct bpk_edits *edits, uint64_t number) {
@@ -339,18 +359,10 @@ void bpk_edits_opened(struct bpk_edits *edits, const struct bpk_place *place, bo
     } else {
         struct bpk_open *open;
         HASH_FIND(hh, edits->opens, &place->number, sizeof(place->number), open);
-        if (!open && (open = calloc(1, sizeof(*open)))) {
-            open->number = place->number;
-            HASH_ADD(hh, edits->opens, number, sizeof(open->number), open);
-            if (!open->hh.tbl) {
-                free(open);
-                open = NULL;
-            }
-        }
-        if (open) {
-            open->count++;
-            open->writers += for_writing;
-        }
+        if (!open)
+            open = add_open(edits, place->number);
+        if (open)
+            add_handles(open, place->folder, place->name, 1, for_writing);
     }
     pthread_mutex_unlock(&edits->lock);
 }
@@ -375,10 +387,8 @@ void bpk_edits_released(struct bpk_edits *edits, uint64_t number, bool for_writi
         HASH_FIND(hh, edits->opens, &number, sizeof(number), open);
         if (open)
             open->writers -= for_writing && open->writers > 0;
-        if (open && --open->count == 0) {
-            HASH_DEL(edits->opens, open);
-            free(open);
-        }
+        if (open && --open->count == 0)
+            bpk_state_free_open(edits, open);
     }
     pthread_mutex_unlock(&edits->lock);
 }
@@ -397,6 +407,13 @@ size_t bpk_edits_each_writer(struct bpk_edits *edits, bpk_writer_fn *take, void 
             continue;
         (void)snprintf(path, sizeof(path), "%s%s", bpk_rules_folder_path(file->folder), file->name);
         take(context, path);
+    }
+    struct bpk_open *open;
+    struct bpk_open *next_open;
+    HASH_ITER(hh, edits->opens, open, next_open) {
+        count += open->writers > 0;
+        if (open->writers > 0 && take && open->path)
+            take(context, open->path);
     }
     pthread_mutex_unlock(&edits->lock);
     return count;

@@ -84,12 +84,13 @@ struct bpk_override {
     char key[];
 };
 
-/* Handles of a file that was never touched. */
+/* Handles of a file that was never touched, or of a view that can be written to. */
 struct bpk_open {
     UT_hash_handle hh;
     uint64_t number;
     unsigned count;
     unsigned writers;
+    char *path; /* in the mount, once there was a writer: what messages call it; may be NULL */
 };
 
 struct bpk_edits {
@@ -207,6 +208,7 @@ void bpk_state_close_unused(struct bpk_edits *edits, uint64_t number);
 void bpk_state_take_opens(struct bpk_edits *edits, struct bpk_file *file);
 /* The other way: the file is to go, and its number is another file's. */
 void bpk_state_give_opens(struct bpk_edits *edits, const struct bpk_file *file);
+void bpk_state_free_open(struct bpk_edits *edits, struct bpk_open *open);
 uint64_t bpk_state_number_of(struct bpk_edits *edits, enum bpk_folder folder, const char *name);
 
 /* ---- data.c (locked) ---- */

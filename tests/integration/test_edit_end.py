@@ -4,11 +4,12 @@ import contextlib
 import json
 import os
 import signal
+import time
 
 import pytest
 
 import bpkedit as edit
-from conftest import check_lines, code_of
+from conftest import check_lines, code_of, wait_until
 
 
 @pytest.fixture
@@ -52,6 +53,42 @@ def test_signal_while_a_file_is_open(pack, path, text):
         want.metadata["k"] = "held"
     else:
         want.metadata = {"k": "held"}
+    edit.check_pack(pack, want)
+
+
+@pytest.mark.parametrize("path", ["tensors/text", "metadata/k", "scalars.json", "views/npy/fc.weight.npy"])
+def test_signal_while_a_file_is_open_that_nobody_wrote(pack, path):
+    """What a map of it would still bring is not in the pack, so it is named."""
+    mount = edit.WritableMount(pack, ["grace=1"])
+    try:
+        mount.wait_for_mount()
+        held = os.open(mount / path, os.O_RDWR)
+        mount.send(signal.SIGTERM)
+        assert mount.wait() == 3
+        check_lines(mount.read_log(), ["still open after 1 seconds", f"still open for writing: {path}$"])
+        with contextlib.suppress(OSError):
+            os.close(held)
+    finally:
+        mount.clear()
+    assert not edit.edits_folder(pack).exists()
+
+
+@pytest.mark.parametrize("path", ["tensors/text", "views/npy/text.npy"])
+@pytest.mark.parametrize("written", [False, True])
+def test_the_timer_waits_for_who_writes(pack, path, written):
+    want = edit.book(pack)
+    with edit.edited(pack, "commit=1") as mount:
+        with open(mount / path, "r+b", buffering=0) as held:
+            if written:
+                held.seek(-1, os.SEEK_END)
+                held.write(b"!")
+                want.change("text", data=edit.TEXT[:-1] + b"!")
+            (mount / "metadata/k").write_text("new\n")
+            want.metadata["k"] = "new"
+            time.sleep(2.5)  # to see that nothing happens there is no other way
+            assert edit.status(mount)["last_commit"] is None
+        wait_until(lambda: edit.status(mount)["last_commit"], "a commit")
+        edit.check_clean(mount)
     edit.check_pack(pack, want)
 
 
