@@ -129,11 +129,20 @@ static void add_sentence(struct problem_list *list, const char *path, const char
     bpk_out_str(list->out, "}");
 }
 
+/* What can become of a file that is no part of the pack. */
+static const char *why_pending(const char *path) {
+    if (strncmp(path, "tensors/", strlen("tensors/")) == 0)
+        return "is no tensor yet: give it a sidecar, or remove it";
+    if (strncmp(path, "views/npy/", strlen("views/npy/")) == 0)
+        return "is no array: move it to a name that ends in .npy, or remove it";
+    return "is no part of a pack: move it to a name that is, or remove it";
+}
+
 static void add_edit_problem(void *context, const struct bpk_edit *edit) {
     struct problem_list *list = context;
     const char *problem = edit->problem;
     if (edit->kind == BPK_EDIT_PENDING && !problem)
-        problem = "is no tensor yet: give it a sidecar, or remove it";
+        problem = why_pending(edit->path);
     if (!problem)
         return;
     add_sentence(list, edit->path, problem);
@@ -231,7 +240,7 @@ static int compose(struct bpk_mount *mount, struct bpk_outbuf *out) {
     struct problem_list list = {mount, out, true};
     if (mount->edits)
         bpk_edits_list(mount->edits, add_edit_problem, &list);
-    if (list.empty && mount->commit_failed)
+    if (mount->commit_failed)
         add_problem(&list, BPK_NO_TENSOR, mount->last_error);
     bpk_control_each_put_back(mount->maps_put_back, add_put_back, &list);
     if (bpk_pack_is_changed(base))

@@ -207,6 +207,8 @@ int bpk_judge_stem(struct bpk_edits *edits, const char *stem, struct bpk_judged 
         judged.judgement = judged.file ? judge_plain_file(judged.file) : BPK_JUDGED_NOTHING;
     } else if (!in_base && !bpk_rules_is_spelled_right(stem, decoded, &decoded_len)) {
         judged.judgement = BPK_JUDGED_PENDING;
+        (void)snprintf(judged.reason, sizeof(judged.reason),
+                       "no tensor's file can have this name: rename it, or remove it");
     } else {
         struct bpk_content *content = judged.file ? judged.file->content : NULL;
         uint64_t size = content ? content->size : 0;

@@ -139,3 +139,33 @@ def test_scratch_dies_though_other_edits_stay(pack):
     with edit.edited(pack, status=3) as mount:
         assert edit.listing(mount) == {*edit.expected_listing(edit.book(pack)), "tensors/waits"}
         assert edit.status(mount)["scratch"] == []
+
+
+def test_status_says_why_a_commit_failed_whatever_else_is_wrong(pack):
+    with edit.edited(pack) as mount:
+        (mount / "notes").write_bytes(b"1")
+        for name in ("conv.weight", "conv.bias", "fc.weight", "text"):
+            (mount.tensors / name).unlink()
+        assert code_of(edit.control, mount, "commit --unmount") == "EPERM"
+        said = edit.problems(mount)
+        assert sorted(said) == ["model.bpk", "notes"]
+        assert "would be left with 2 of its 6 tensors" in said["model.bpk"]
+        edit.control(mount, "discard")
+
+
+def test_pending_files_are_told_what_helps(pack):
+    paths = {
+        "tensors/waits": "give it a sidecar",
+        "tensors/50%": "rename it",
+        "metadata/50%": "move it to a name",
+        "notes": "move it to a name",
+        "views/npy/notes": "ends in .npy",
+    }
+    with edit.edited(pack) as mount:
+        for path in paths:
+            (mount / path).write_bytes(b"1")
+        edit.write_sidecar(mount, "50%", "U8", [1])
+        said = edit.problems(mount)
+        assert sorted(said) == sorted(paths)
+        assert all(helps in said[path] for path, helps in paths.items()), said
+        edit.control(mount, "discard")
