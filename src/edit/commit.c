@@ -39,51 +39,6 @@ int bpk_state_base_id(const struct bpk_pack *pack, struct bpk_base_id *ret_id) {
     return 0;
 }
 
-/* By index of the base: whether the tensor of that name has the same bytes in the new pack. */
-static bool *find_unchanged(const struct bpk_commit *commit) {
-    bool *unchanged = calloc(commit->base->meta.tensor_count + 1, sizeof(bool));
-    for (size_t i = 0; unchanged && i < commit->count; i++) {
-        const struct bpk_commit_item *item = &commit->items[i];
-        if (item->index != BPK_NO_TENSOR && !item->content && !item->owned)
-            unchanged[item->index] = true;
-    }
-    return unchanged;
-}
-
-/* Whatever stays outside the new pack must not need bytes that only the old one has. */
-static int free_from_base(struct bpk_commit *commit, struct bpk_content *content,
-                          const bool *unchanged) {
-    for (const struct bpk_content *c = content; c; c = c->below)
-        if (c->in_commit)
-            return 0;
-    const struct bpk_content *last = bpk_commit_bottom(content);
-    if (!last || last->pack != commit->base || unchanged[last->index])
-        return 0;
-    uint64_t size = content->size;
-    int r = bpk_content_own_all(content);
-    if (r == 0)
-        r = bpk_content_sync(content);
-    if (r == 0) {
-        bpk_record_content(commit->edits, content);
-        bpk_record_blocks(commit->edits, content, 0, size);
-        bpk_record_synced(commit->edits, content);
-    }
-    return r;
-}
-
-static int free_all_from_base(struct bpk_commit *commit) {
-    struct bpk_file *file;
-    struct bpk_file *next;
-    _cleanup_free_ bool *unchanged = find_unchanged(commit);
-    int r = unchanged ? 0 : -ENOMEM;
-    HASH_ITER(by_number, commit->edits->files, file, next) {
-        if (r == 0 && file->name && file->content)
-            r = free_from_base(commit, file->content, unchanged);
-        bpk_state_close_unused(commit->edits, file->number);
-    }
-    return r;
-}
-
 static int list_contents(struct bpk_commit *commit) {
     struct bpk_committed *committed = &commit->committed;
     committed->contents = calloc(commit->count + 1, sizeof(*committed->contents));
@@ -117,15 +72,19 @@ static int before_publish(void *context, int fd, struct bpk_diag *diag) {
     if (commit->lock_fd < 0)
         return bpk_diag_set(diag, -errno, BPK_NO_OFFSET, "cannot keep the lock");
     pthread_mutex_lock(&edits->lock);
-    r = bpk_record_begin(edits, 0);
+    r = list_contents(commit);
+    pthread_mutex_unlock(&edits->lock);
+    if (r == 0)
+        r = bpk_commit_free_early(commit);
+    pthread_mutex_lock(&edits->lock);
+    if (r == 0)
+        r = bpk_record_begin(edits, 0);
     if (r == 0)
         r = bpk_state_base_id(commit->made, &commit->committed.base_id);
     if (r == 0)
         r = bpk_state_prepare_base(edits, commit->made);
     if (r == 0)
-        r = list_contents(commit);
-    if (r == 0)
-        r = free_all_from_base(commit);
+        r = bpk_commit_free_rest(commit);
     r = bpk_record_finish(edits, r);
     /* In a frame of its own, where the next mount looks for it. */
     if (r == 0)

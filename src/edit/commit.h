@@ -50,4 +50,10 @@ void bpk_commit_release(struct bpk_commit *commit);
 /* The content at the bottom of a content's layers. */
 const struct bpk_content *bpk_commit_bottom(const struct bpk_content *content);
 
+/* ---- borrowers.c ---- */
+/* Brings what borrows from the base while others go on; takes the lock. */
+int bpk_commit_free_early(struct bpk_commit *commit);
+/* The same, locked, of what came to it meanwhile. */
+int bpk_commit_free_rest(struct bpk_commit *commit);
+
 #endif

@@ -528,6 +528,16 @@ static int copy_runs(struct bpk_content *content, struct bpk_copier *copier, boo
     return r == -ESTALE ? -EIO : r;
 }
 
+/* The data file is that of `fd` now, which is on the disk. */
+static void use_data(struct bpk_content *content, int fd) {
+    close_data(content);
+    content->fd = fd;
+    content->has_data_file = true;
+    content->was_synced = true;
+    content->sync_failed = false;
+    content->has_tail = false;
+}
+
 /* A new data file, on the disk, in place of the old one. What the kernel may have lost of the old
  * one is still in its cache, if anywhere: nothing of it is shared then. */
 static int renew_data(struct bpk_content *content, bool all) {
@@ -543,25 +553,28 @@ static int renew_data(struct bpk_content *content, bool all) {
         r = bpk_store_put_data(content->store, content->id);
     if (r < 0)
         return r;
-    close_data(content);
-    content->fd = bpk_steal_fd(&fd);
-    content->has_data_file = true;
-    content->was_synced = true;
-    content->sync_failed = false;
-    content->has_tail = false;
+    use_data(content, bpk_steal_fd(&fd));
     return 0;
 }
 
 int bpk_content_own_all(struct bpk_content *content) {
-    int r = 0;
-    if (content->own_blocks < blocks_of(content->size)) {
-        r = renew_data(content, true);
-        if (r == 0)
-            r = bpk_content_map(content, 0, content->size);
-    }
+    int r = content->own_blocks < blocks_of(content->size) ? renew_data(content, true) : 0;
+    if (r == 0)
+        r = bpk_content_map(content, 0, content->size);
     if (r == 0)
         drop_below(content, false);
     return r;
+}
+
+int bpk_content_take_copy(struct bpk_content *content, uint64_t id, int fd) {
+    int r = bpk_store_move_data(content->store, id, content->id);
+    if (r < 0)
+        return r;
+    use_data(content, fd);
+    content->unsynced = false;
+    if (bpk_content_map(content, 0, content->size) == 0) /* else it is as it was */
+        drop_below(content, false);
+    return 0;
 }
 
 static int sync_one(struct bpk_content *content) {

@@ -122,6 +122,10 @@ int bpk_content_map(struct bpk_content *content, uint64_t offset, uint64_t size)
 /* Takes over every block, on the disk, so that nothing below is needed any more. */
 int bpk_content_own_all(struct bpk_content *content);
 
+/* The same with data file `id`, on the disk, to which all that it shows was copied. Takes ownership
+ * of `fd`, which is open on that, on success. */
+int bpk_content_take_copy(struct bpk_content *content, uint64_t id, int fd);
+
 /* Becomes tensor `index` of `pack`, which holds the same bytes. */
 void bpk_content_become_tensor(struct bpk_content *content, struct bpk_pack *pack, uint32_t index);
 

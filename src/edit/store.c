@@ -461,6 +461,17 @@ int bpk_store_put_data(struct bpk_store *store, uint64_t id) {
     return 0;
 }
 
+int bpk_store_move_data(struct bpk_store *store, uint64_t from, uint64_t to) {
+    char name[24];
+    char new_name[24];
+    data_name(from, name);
+    data_name(to, new_name);
+    if (renameat(store->folder, name, store->folder, new_name) < 0)
+        return -errno;
+    store->folder_dirty = true;
+    return 0;
+}
+
 /* ---- what a crash left ----------------------------------------------------------------------- */
 
 struct known_ids {

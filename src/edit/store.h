@@ -95,6 +95,9 @@ void bpk_store_remove_data(struct bpk_store *store, uint64_t id, bool was_synced
 int bpk_store_renew_data(struct bpk_store *store, uint64_t id);
 int bpk_store_put_data(struct bpk_store *store, uint64_t id);
 
+/* The data file of one content takes the place of another's. */
+int bpk_store_move_data(struct bpk_store *store, uint64_t from, uint64_t to);
+
 /* Removes the data files that are none of these contents': a crash left them. `ids` is sorted. */
 void bpk_store_sweep(struct bpk_store *store, const uint64_t *ids, size_t count);
 

@@ -188,6 +188,39 @@ def test_edits_during_a_commit(folder):
     assert made.tensor("long")[3][5:10] == b"other"
 
 
+def test_edits_while_a_commit_keeps_a_backup(folder):
+    """The bytes that a backup has from the old pack are copied without anybody waiting for it."""
+    crash.need("strace")
+    pack = bpkedit.make_pack(folder)
+    with crash.daemon(pack) as mount:
+        (mount.tensors / "conv.weight").rename(mount.tensors / "conv.weight.bak")
+        (mount.tensors / "conv.weight").write_bytes(bytes(len(bpkedit.WEIGHT)))
+        crash.write_at(mount.tensors / "conv.weight.bak", 4096, b"own")
+        with crash.injected(mount, "fdatasync", "delay_enter=2000000", 1):
+            committer = threading.Thread(target=crash.command, args=(mount,))
+            committer.start()
+            time.sleep(0.5)
+            crash.write_at(mount.tensors / "conv.weight.bak", 8192, b"later")
+            crash.write_at(mount.tensors / "text", 0, b"other")
+            (mount / "metadata/k").write_text("later\n")
+            assert committer.is_alive()
+            committer.join(20)
+        kept = bpkedit.WEIGHT[:4096] + b"own" + bpkedit.WEIGHT[4099:8192] + b"later" + bpkedit.WEIGHT[8197:]
+        assert (mount.tensors / "conv.weight.bak").read_bytes() == kept
+        made = bpkedit.book(pack)
+        assert made.tensor("conv.weight")[3] == bytes(len(bpkedit.WEIGHT)) and made.metadata["k"] == "v"
+        shown = crash.view(mount)
+        crash.kill(mount)
+    with crash.daemon(pack) as mount:
+        now = crash.view(mount)
+        assert now == shown, crash.differences(shown, now)
+        assert (mount.tensors / "conv.weight.bak").read_bytes() == kept
+        assert crash.command(mount) == 0
+        assert crash.leave(mount) == 3
+    data = list(bpkedit.edits_folder(pack).glob("c*"))
+    assert len(data) == 2, f"the copy, and what was written above it: {data}"
+
+
 def test_unmount_during_a_commit(folder):
     crash.need("strace")
     pack = bpkedit.make_pack(folder)

@@ -6,11 +6,11 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-enum { RECORD = 5000, ROUNDS = 200, CALLS = 2000 };
+enum { RECORD = 5000, SMALL = 24, ROUNDS = 200, CALLS = 2000 };
 
 static atomic_bool stop;
 static atomic_uint wrong;
-static atomic_uint calls[3]; /* of each thread */
+static atomic_uint calls[4]; /* of each thread */
 
 /* Fills the whole tensor with one byte, again and again, from a handle of its own each time. */
 static void *write_c(void *last) {
@@ -54,6 +54,27 @@ static void *rename_a(void *unused) {
     return NULL;
 }
 
+/* Replaces a tensor as editors do, with a backup, to which it writes too. */
+static void *back_up_b(void *last) {
+    uint64_t number;
+    for (unsigned i = 1; !stop; i++) {
+        char bytes[SMALL];
+        memset(bytes, (int)(i % 255 + 1), SMALL);
+        wrong += bpk_edits_create(kit.edits, T, ".new", 0600, &number) != 0;
+        struct bpk_place fresh = {T, NULL, number};
+        wrong += bpk_edits_write(kit.edits, &fresh, 0, bytes, SMALL) != 0;
+        struct bpk_place place = kit_place(&kit, T, "b");
+        wrong += bpk_edits_rename(kit.edits, &place, T, "b.bak", false) != 0;
+        wrong += bpk_edits_rename(kit.edits, &fresh, T, "b", false) != 0;
+        place = kit_place(&kit, T, "b.bak");
+        wrong += bpk_edits_write(kit.edits, &place, 0, "!", 1) != 0;
+        *(unsigned *)last = i;
+        calls[3]++;
+        usleep(10);
+    }
+    return NULL;
+}
+
 /* One byte all through, but for the first pack, which nobody may have written to yet. */
 static bool is_whole(const uint8_t *bytes) {
     for (size_t i = 1; i < RECORD; i++)
@@ -63,14 +84,18 @@ static bool is_whole(const uint8_t *bytes) {
 }
 
 START_TEST(commits_while_others_write) {
-    pthread_t threads[3];
+    pthread_t threads[4];
     unsigned last = 0;
+    unsigned backups = 0;
     static uint8_t bytes[RECORD + 1];
     size_t n;
     pthread_create(&threads[0], NULL, write_c, &last);
     pthread_create(&threads[1], NULL, read_c, NULL);
     pthread_create(&threads[2], NULL, rename_a, NULL);
-    for (int i = 0; i < ROUNDS || calls[0] < CALLS || calls[1] < CALLS || calls[2] < 100; i++) {
+    pthread_create(&threads[3], NULL, back_up_b, &backups);
+    for (int i = 0;
+         i < ROUNDS || calls[0] < CALLS || calls[1] < CALLS || calls[2] < 100 || calls[3] < 100;
+         i++) {
         struct bpk_commit_result result;
         uint32_t index;
         int r = kit_commit(&kit, BPK_COMMIT_ALL, &result);
@@ -86,10 +111,17 @@ START_TEST(commits_while_others_write) {
         bpk_pack_unref(pack);
     }
     stop = true;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
     ck_assert_uint_eq(wrong, 0);
     kit_reopen(&kit);
+    struct bytes backup;
+    kit_read(&kit, T, "b.bak", &backup);
+    ck_assert_uint_eq(backup.len, SMALL);
+    ck_assert_int_eq(backup.data[0], '!');
+    for (size_t i = 1; i < SMALL; i++)
+        ck_assert_uint_eq(backup.data[i], (backups - 1) % 255 + 1);
+    bytes_clear(&backup);
     memset(bytes, (int)last, RECORD);
     struct bytes data;
     kit_read(&kit, T, "c", &data);
