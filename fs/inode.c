@@ -4,7 +4,6 @@
 #include "views.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <string.h>
 
 enum { NAME_LIMIT = 255 }; /* newer kernels pass longer ones through */

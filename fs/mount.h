@@ -1,5 +1,14 @@
 /* One mounted pack: what every file of fs works on. Immutable after bpk_mount_open but for the
- * members that say otherwise. */
+ * members that say otherwise.
+ *
+ * Lock order; who holds one takes only what stands to the right of it:
+ *   control.c's `once`, snapshots_lock, status_lock, refusals_lock or exports_lock, the edits' lock
+ *   sizes_lock, the edits' lock
+ *   the lock of an open view, stats_lock or the edits' lock
+ * While one of handles_lock, tree_lock, stats_lock, seen_lock, saver.c's lock or the helper's is
+ * held, no other is taken; nor while the edits' is, which calls back with it held: callbacks from
+ * there take none. None is held while the kernel is told or answered, but for the helper's.
+ */
 #ifndef BPKFS_MOUNT_H
 #define BPKFS_MOUNT_H
 

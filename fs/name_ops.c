@@ -6,8 +6,6 @@
 
 #include <errno.h>
 #include <linux/fs.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 /* The folder of a request that makes or removes names; on failure the request is answered. */

@@ -2,7 +2,6 @@
 
 #include "nodes.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 

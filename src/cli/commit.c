@@ -8,7 +8,6 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* The daemon writes the file; it needs the whole path, whatever its own folder is. */
 static int save_to(const char *mountpoint, const char *file, bool valid) {

@@ -268,7 +268,7 @@ static int stat_text(struct bpk_edits *edits, enum bpk_folder folder, const char
 static int stat_file(struct bpk_edits *edits, const struct bpk_place *place,
                      struct bpk_file_stat *ret_stat) {
     const struct bpk_file *file = bpk_state_file(edits, place->number);
-    struct bpk_file_stat attr = {.is_edited = file != NULL};
+    struct bpk_file_stat attr = {0};
     const char *name = file ? file->name : place->name;
     enum bpk_folder folder = file ? file->folder : place->folder;
     uint32_t index;

@@ -45,7 +45,7 @@ static bool copy_dims(struct bpk_shape shape, struct bpk_descriptor *means) {
     return true;
 }
 
-struct bpk_desc *bpk_desc_of_base(const struct bpk_pack *pack, uint32_t index) {
+static struct bpk_desc *desc_of_base(const struct bpk_pack *pack, uint32_t index) {
     const struct bpk_meta_tensor *t = &pack->meta.tensors[index];
     struct bpk_desc *desc = new_desc();
     if (!desc)
@@ -132,7 +132,7 @@ int bpk_state_make_stem(struct bpk_edits *edits, const char *name, struct bpk_st
             return -ENOMEM;
         memcpy(stem->name, name, len + 1);
         if (bpk_state_find_base(edits, name, &index)) {
-            stem->now = bpk_desc_of_base(edits->base, index);
+            stem->now = desc_of_base(edits->base, index);
             if (!stem->now) {
                 free(stem);
                 return -ENOMEM;
@@ -162,7 +162,7 @@ int bpk_state_desc(struct bpk_edits *edits, const char *name, struct bpk_desc **
     }
     if (!bpk_state_find_base(edits, name, &index))
         return 0;
-    *ret_desc = bpk_desc_of_base(edits->base, index);
+    *ret_desc = desc_of_base(edits->base, index);
     return *ret_desc ? 0 : -ENOMEM;
 }
 

@@ -83,9 +83,8 @@ void bpk_edits_each_name(struct bpk_edits *edits, enum bpk_folder folder, bpk_na
 
 struct bpk_file_stat {
     bool is_link;
-    bool is_edited; /* mode and mtime count where they are not 0 */
-    mode_t mode;
-    struct timespec mtime;
+    mode_t mode;           /* 0: the mount's */
+    struct timespec mtime; /* 0: the pack's */
     uint64_t size;
 };
 /* -ESTALE for a number that has no name and no open handle. */

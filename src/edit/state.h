@@ -220,7 +220,6 @@ int bpk_state_own_bytes(struct bpk_edits *edits, struct bpk_file *file);
 int bpk_state_keep_for_handles(struct bpk_edits *edits, struct bpk_file *file);
 
 /* ---- descs.c (locked) ---- */
-struct bpk_desc *bpk_desc_of_base(const struct bpk_pack *pack, uint32_t index);
 struct bpk_desc *bpk_desc_from(struct bpk_descriptor *means, const struct bpk_desc *before);
 struct bpk_desc *bpk_desc_ref(struct bpk_desc *desc);
 void bpk_desc_unref(struct bpk_desc *desc);
@@ -253,11 +252,11 @@ int bpk_state_check_text(struct bpk_edits *edits, const struct bpk_place *place,
                          enum bpk_folder folder, const char *name);
 void bpk_state_reset_text(struct bpk_edits *edits, enum bpk_folder folder, const char *name);
 int bpk_state_override(struct bpk_edits *edits, struct bpk_str key, const struct bpk_str *value);
-/* What `committed` (may be NULL) left out is as the base has it. */
 /* metadata.json is removed: what was written before goes with it. */
 void bpk_state_age_overrides(struct bpk_edits *edits);
 /* Whether a key was written after that. */
 bool bpk_state_is_younger(const struct bpk_edits *edits, struct bpk_str key);
+/* What `committed` (may be NULL) left out is as the base has it. */
 int bpk_state_effective_metadata(struct bpk_edits *edits, const struct bpk_committed *committed,
                                  struct bpk_plan_entry **ret_entries, size_t *ret_count);
 

@@ -1,6 +1,5 @@
 #include "pack/cbor_reader.h"
 
-#include <errno.h>
 #include <string.h>
 
 enum { TAG_BIGNUM = 2, TAG_NEGATIVE_BIGNUM = 3 };
