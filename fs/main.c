@@ -158,6 +158,7 @@ static int mount_and_serve(struct fuse_args *args, const struct bpk_options *opt
             status = serve(session, options, mount, &point, bpk_steal_fd(&rules));
             unmount(session, &point);
             bpk_saver_stop();
+            bpk_writable_stop_timer();
             int edits_status = bpk_control_finish(mount);
             status = edits_status != 0 ? edits_status : status;
         }

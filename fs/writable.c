@@ -133,40 +133,65 @@ int bpk_writable_open(struct bpk_mount *mount, const struct bpk_options *options
 
 /* ---- -o commit=SECONDS ----------------------------------------------------------------------- */
 
-struct timer {
-    struct bpk_mount *mount;
+static struct {
+    struct bpk_mount *mount; /* these two are set before the thread starts */
     unsigned seconds;
-};
+    pthread_t thread;
+    bool is_running;
+    pthread_mutex_t lock; /* guards the rest */
+    pthread_cond_t ended;
+    bool is_ending;
+} timer = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* False if the timer is to end. */
+static bool wait_seconds(unsigned seconds) {
+    struct timespec until;
+    int r = 0;
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += seconds;
+    pthread_mutex_lock(&timer.lock);
+    while (!timer.is_ending && r == 0)
+        r = pthread_cond_timedwait(&timer.ended, &timer.lock, &until);
+    bool goes_on = !timer.is_ending;
+    pthread_mutex_unlock(&timer.lock);
+    return goes_on;
+}
 
 /* Commits when nothing was changed for that long and nothing is open for writing. */
-static void *run_timer(void *context) {
-    struct timer timer = *(struct timer *)context;
-    free(context);
-    for (;;) {
+static void *run_timer(void *unused) {
+    (void)unused;
+    unsigned wait = timer.seconds;
+    while (wait_seconds(wait)) {
         unsigned idle = bpk_edits_idle_seconds(timer.mount->edits);
-        if (idle < timer.seconds) {
-            (void)sleep(timer.seconds - idle);
-            continue;
-        }
-        bpk_control_commit_idle(timer.mount);
-        (void)sleep(timer.seconds);
+        wait = idle < timer.seconds ? timer.seconds - idle : timer.seconds;
+        if (idle >= timer.seconds)
+            bpk_control_commit_idle(timer.mount);
     }
     return NULL;
 }
 
 int bpk_writable_start_timer(struct bpk_mount *mount, unsigned seconds) {
-    pthread_t thread;
+    pthread_condattr_t attributes;
     if (seconds == 0 || !mount->edits)
         return 0;
-    struct timer *timer = malloc(sizeof(*timer));
-    if (!timer)
-        return -ENOMEM;
-    *timer = (struct timer){mount, seconds};
-    int r = pthread_create(&thread, NULL, run_timer, timer);
-    if (r != 0) {
-        free(timer);
-        return -r;
-    }
-    (void)pthread_detach(thread);
-    return 0;
+    timer.mount = mount;
+    timer.seconds = seconds;
+    (void)pthread_condattr_init(&attributes);
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&timer.ended, &attributes);
+    (void)pthread_condattr_destroy(&attributes);
+    int r = pthread_create(&timer.thread, NULL, run_timer, NULL);
+    timer.is_running = r == 0;
+    return -r;
+}
+
+void bpk_writable_stop_timer(void) {
+    if (!timer.is_running)
+        return;
+    pthread_mutex_lock(&timer.lock);
+    timer.is_ending = true;
+    pthread_cond_signal(&timer.ended);
+    pthread_mutex_unlock(&timer.lock);
+    (void)pthread_join(timer.thread, NULL);
+    timer.is_running = false;
 }

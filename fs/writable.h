@@ -12,4 +12,7 @@ int bpk_writable_open(struct bpk_mount *mount, const struct bpk_options *options
 /* Starts the thread of -o commit=SECONDS, if it was asked for. 0 or a negative errno. */
 int bpk_writable_start_timer(struct bpk_mount *mount, unsigned seconds);
 
+/* Waits for its end, and for that of a commit that it has begun. */
+void bpk_writable_stop_timer(void);
+
 #endif

@@ -174,6 +174,7 @@ static void thaw(struct bpk_commit *commit) {
         commit->items[i].content->frozen = false; /* a layer over it stays where there is one */
     }
     commit->edits->committing = false;
+    pthread_cond_broadcast(&commit->edits->committed);
     pthread_mutex_unlock(&commit->edits->lock);
     bpk_commit_release(commit);
 }
@@ -200,6 +201,8 @@ static int begin_commit(struct bpk_commit *commit, struct bpk_plan *ret_plan, bo
                         struct bpk_diag *diag) {
     struct bpk_edits *edits = commit->edits;
     pthread_mutex_lock(&edits->lock);
+    while (edits->committing && commit->mode == BPK_COMMIT_LAST)
+        pthread_cond_wait(&edits->committed, &edits->lock);
     if (edits->committing || edits->read_only) {
         int busy = edits->read_only ? -EROFS : -EBUSY;
         pthread_mutex_unlock(&edits->lock);

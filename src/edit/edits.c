@@ -129,6 +129,7 @@ int bpk_edits_open(const char *path, struct bpk_pack *pack, const struct bpk_edi
     edits->ignore_owner = options->ignore_owner;
     memcpy(edits->folder_numbers, options->folder_numbers, sizeof(edits->folder_numbers));
     pthread_mutex_init(&edits->lock, NULL);
+    pthread_cond_init(&edits->committed, NULL);
     _cleanup_free_ char *name = NULL;
     int r = bpk_state_set_base(edits, pack);
     edits->path = realpath(path, NULL);
@@ -216,6 +217,7 @@ void bpk_edits_close(struct bpk_edits *edits) {
     bpk_outbuf_clear(&edits->record);
     free(edits->stale);
     free(edits->path);
+    pthread_cond_destroy(&edits->committed);
     pthread_mutex_destroy(&edits->lock);
     free(edits);
 }

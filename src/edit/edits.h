@@ -161,7 +161,8 @@ enum bpk_commit_mode {
      * if half of the tensors would go, and a removed metadata.json or scalars.json is put back. */
     BPK_COMMIT_ALL_AT_UNMOUNT,
     BPK_COMMIT_VALID_AT_UNMOUNT,
-    /* That again, when the mount is gone: no handle can write any more. */
+    /* That again, when the mount is gone: no handle can write any more. Waits for a commit that is
+     * under way, where the others are -EBUSY. */
     BPK_COMMIT_LAST,
 };
 

@@ -149,6 +149,7 @@ struct bpk_edits {
     time_t last_commit;
     time_t last_change; /* CLOCK_MONOTONIC */
     bool committing;
+    pthread_cond_t committed; /* no commit is under way any more */
     /* bytes of the new pack, while one is written; else 0 */
     _Atomic uint64_t written;
     _Atomic uint64_t to_write;

@@ -13,7 +13,7 @@ import pytest
 
 import bpkcrash as crash
 import bpkedit
-from conftest import BPKFS, mounted, run
+from conftest import BPKFS, mounted, run, wait_until
 def test_second_mount(folder):
     """Refused for writing, and told who has it; welcome for reading."""
     pack = bpkedit.make_pack(folder)
@@ -234,6 +234,43 @@ def test_unmount_during_a_commit(folder):
             committer.join(20)
         assert mount.wait() == 0, mount.read_log()
     assert bpkedit.book(pack).metadata["k"] == "another value" and crash.debris(pack) == []
+
+
+def test_signal_during_a_commit(folder):
+    """Time is up while it still writes: it is waited for."""
+    crash.need("strace")
+    pack = bpkedit.make_pack(folder)
+    with crash.daemon(pack, "grace=1") as mount:
+        crash.edit_metadata(mount)
+        with crash.injected(mount, "fchmod", "delay_enter=3000000", 1):
+            committer = threading.Thread(target=crash.command, args=(mount,))
+            committer.start()
+            time.sleep(0.2)
+            mount.send(signal.SIGTERM)
+            assert mount.wait() == 0, mount.read_log()
+            committer.join(20)
+    assert bpkedit.book(pack).metadata["k"] == "another value" and crash.debris(pack) == []
+
+
+def test_unmount_during_a_commit_of_the_timer(folder):
+    crash.need("strace")
+    pack = bpkedit.make_pack(folder)
+    with crash.daemon(pack, "commit=1") as mount:
+        with crash.injected(mount, "fchmod", "delay_enter=2000000", 1):
+            crash.edit_metadata(mount)
+            wait_until(lambda: crash.debris(pack)[1:], "the timer's commit has begun")
+            subprocess.run(["umount", mount.path], check=True)
+            assert mount.wait() == 0, mount.read_log()
+    assert bpkedit.book(pack).metadata["k"] == "another value" and crash.debris(pack) == []
+
+
+def test_the_timer_ends_before_what_it_looks_at(folder):
+    crash.need("strace")
+    pack = bpkedit.make_pack(folder)
+    with crash.daemon(pack, "commit=1") as mount:
+        with crash.injected(mount, "exit_group", "delay_enter=2500000", 1):
+            subprocess.run(["umount", mount.path], check=True)
+            assert mount.wait() == 0, mount.read_log()
 
 
 def test_replaced_between_check_and_exchange(folder):
