@@ -5,6 +5,7 @@
 #include "pack/text.h"
 #include "pack/util.h"
 #include "saver.h"
+#include "view_exports.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -85,6 +86,7 @@ static int commit(struct bpk_mount *mount, enum bpk_commit_mode mode, bool nobod
     bool is_new = note_outcome(mount, r, diag.sentence, &text, true);
     if (r == 0)
         note_put_back(mount, mode, &result);
+    bpk_view_exports_forget(mount);
     if (r < 0 && is_new && nobody_waits)
         bpk_log("the edits could not be committed: %s", diag.sentence);
     return r;
@@ -128,6 +130,7 @@ static void discard(fuse_req_t req, size_t size) {
     note_put_back(mount, BPK_COMMIT_ALL, &(struct bpk_commit_result){0});
     struct bpk_forgetting *forgetting = bpk_forgetting_new(mount);
     int r = forgetting ? bpk_edits_discard(mount->edits, bpk_forgetting_add, forgetting) : -ENOMEM;
+    bpk_view_exports_forget(mount);
     bpk_forgetting_finish(forgetting, req, size, r);
 }
 

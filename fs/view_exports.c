@@ -68,6 +68,18 @@ void bpk_view_export_left_out(struct bpk_mount *mount, bpk_left_out_fn *report, 
     pthread_mutex_unlock(&mount->exports_lock);
 }
 
+void bpk_view_exports_forget(struct bpk_mount *mount) {
+    pthread_mutex_lock(&mount->exports_lock);
+    for (size_t i = 0; i < BPK_EXPORTS; i++) {
+        struct bpk_export *export = mount->exports[i];
+        if (!export || bpk_export_generation(export) == generation_now(mount))
+            continue;
+        mount->exports[i] = NULL;
+        bpk_export_unref(export);
+    }
+    pthread_mutex_unlock(&mount->exports_lock);
+}
+
 void bpk_view_exports_close(struct bpk_mount *mount) {
     for (size_t i = 0; i < BPK_EXPORTS; i++)
         bpk_export_unref(mount->exports[i]);

@@ -18,6 +18,9 @@ int bpk_view_export(struct bpk_mount *mount, const struct bpk_node *node,
  * change. */
 void bpk_view_export_left_out(struct bpk_mount *mount, bpk_left_out_fn *report, void *context);
 
+/* Drops those that something was edited since: they hold the pack as it was, and its disk space. */
+void bpk_view_exports_forget(struct bpk_mount *mount);
+
 /* Frees what the mount keeps. */
 void bpk_view_exports_close(struct bpk_mount *mount);
 
