@@ -156,7 +156,8 @@ void bpk_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
     }
     fi->fh = (uint64_t)(uintptr_t)handle;
     fi->keep_cache = keeps_cache(handle, &node);
-    fi->direct_io = node.kind == BPK_NODE_COMMAND; /* it has no size */
+    /* These have no size, or one that is another by the time they are read. */
+    fi->direct_io = node.kind == BPK_NODE_COMMAND || node.kind == BPK_NODE_STATUS_JSON;
     bpk_tell_changed(mount);
     if (fuse_reply_open(req, fi) < 0) { /* interrupted: no release will come */
         if (handle->is_counted)

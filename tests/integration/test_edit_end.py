@@ -153,6 +153,16 @@ def test_status_says_why_a_commit_failed_whatever_else_is_wrong(pack):
         edit.control(mount, "discard")
 
 
+def test_status_is_whole_though_it_changes_while_it_is_read(pack):
+    with edit.edited(pack) as mount:
+        for i in range(20):
+            (mount / f"notes{i}").write_bytes(b"1")
+        with open(mount / ".bpkfs/status.json", encoding="utf-8") as file:
+            edit.control(mount, "discard")
+            assert len(json.load(file)["edits"]) == 20
+        assert edit.status(mount)["edits"] == []
+
+
 def test_pending_files_are_told_what_helps(pack):
     paths = {
         "tensors/waits": "give it a sidecar",
