@@ -181,6 +181,35 @@ static enum bpk_judgement judge_plain_file(const struct bpk_file *file) {
     return bpk_rules_is_backup(file->name) ? BPK_JUDGED_BACKUP : BPK_JUDGED_PENDING;
 }
 
+/* A name with bytes and a descriptor. `text_reason`: what is wrong with its sidecar, or NULL. */
+static int judge_bytes(struct bpk_edits *edits, const char *stem, const char *text_reason,
+                       struct bpk_judged *judged) {
+    const struct bpk_content *content = judged->file ? judged->file->content : NULL;
+    uint64_t size = content ? content->size : 0;
+    struct bpk_desc *desc = bpk_desc_ref(judged->desc);
+    char reason[380];
+    bool untouched = !content && !judged->desc;
+    int r = untouched || desc ? 0 : bpk_state_desc(edits, stem, &desc);
+    if (r < 0)
+        return r;
+    if (!content && judged->index != BPK_NO_TENSOR) {
+        struct bpk_tensor tensor;
+        bpk_pack_tensor(edits->base, judged->index, &tensor);
+        size = tensor.end - tensor.start;
+    }
+    judged->judgement = BPK_JUDGED_TENSOR;
+    if (text_reason)
+        invalid(judged, "its sidecar: ", text_reason);
+    else if (content && content->suspect)
+        invalid(judged, "", "the power was lost before it was on the disk: write it again");
+    else if (judge_missing(edits, content, judged))
+        judged->judgement = BPK_JUDGED_INVALID;
+    else if (!untouched && bpk_judge_length(edits, stem, desc, size, reason, sizeof(reason)))
+        invalid(judged, "", reason);
+    bpk_desc_unref(desc);
+    return 0;
+}
+
 int bpk_judge_stem(struct bpk_edits *edits, const char *stem, struct bpk_judged *ret_judged) {
     struct bpk_judged judged = {.index = BPK_NO_TENSOR};
     char sidecar[BPK_FILE_NAME_BUF + 8];
@@ -210,33 +239,10 @@ int bpk_judge_stem(struct bpk_edits *edits, const char *stem, struct bpk_judged 
         (void)snprintf(judged.reason, sizeof(judged.reason),
                        "no tensor's file can have this name: rename it, or remove it");
     } else {
-        struct bpk_content *content = judged.file ? judged.file->content : NULL;
-        uint64_t size = content ? content->size : 0;
-        struct bpk_desc *desc = NULL;
-        int r = 0;
-        judged.judgement = BPK_JUDGED_TENSOR;
-        if (!content && in_base) {
-            struct bpk_tensor tensor;
-            bpk_pack_tensor(edits->base, judged.index, &tensor);
-            size = tensor.end - tensor.start;
-        }
-        if (content || judged.desc)
-            r = judged.desc ? 0 : bpk_state_desc(edits, stem, &desc);
-        if (r < 0)
-            return r;
-        const struct bpk_desc *means = judged.desc ? judged.desc : desc;
-        bool untouched = !content && !judged.desc;
-        if (text_bad)
-            invalid(&judged, "its sidecar: ", reason);
-        else if (content && content->suspect)
-            invalid(&judged, "", "the power was lost before it was on the disk: write it again");
-        else if (judge_missing(edits, content, &judged))
-            judged.judgement = BPK_JUDGED_INVALID;
-        else if (!untouched && bpk_judge_length(edits, stem, means, size, reason, sizeof(reason)))
-            invalid(&judged, "", reason);
-        bpk_desc_unref(desc);
-        *ret_judged = judged;
-        return 0;
+        int r = judge_bytes(edits, stem, text_bad ? reason : NULL, &judged);
+        if (r == 0)
+            *ret_judged = judged;
+        return r;
     }
     if (judged.judgement == BPK_JUDGED_BACKUP)
         (void)judge_missing(edits, judged.file->content, &judged);
