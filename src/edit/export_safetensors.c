@@ -1,6 +1,5 @@
 #include "edit/export_safetensors.h"
 
-#include "pack/pack_internal.h"
 #include "pack/util.h"
 #include "view/safetensors.h"
 

@@ -1,7 +1,6 @@
 /* What the edits come to: which tensors are whole, which are not and why. All locked. */
 #include "edit/state.h"
 
-#include "pack/pack_internal.h"
 #include "pack/text.h"
 #include "pack/util.h"
 
