@@ -131,7 +131,7 @@ static void discard(fuse_req_t req, size_t size) {
     struct bpk_forgetting *forgetting = bpk_forgetting_new(mount);
     int r = forgetting ? bpk_edits_discard(mount->edits, bpk_forgetting_add, forgetting) : -ENOMEM;
     bpk_view_exports_forget(mount);
-    bpk_forgetting_finish(forgetting, req, size, r);
+    bpk_forgetting_finish_write(forgetting, req, size, r);
 }
 
 static void run_command(fuse_req_t req, size_t size, const char *command) {

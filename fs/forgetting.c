@@ -8,6 +8,7 @@
 struct bpk_forgetting {
     struct bpk_mount *mount;
     fuse_req_t req;
+    bool is_write;
     size_t written;
     int error;
     struct dropped_name {
@@ -50,7 +51,7 @@ static void *forget(void *context) {
     }
     for (size_t i = 0; i < forgetting->number_count; i++)
         (void)fuse_lowlevel_notify_inval_inode(session, forgetting->numbers[i], 0, 0);
-    if (forgetting->error < 0)
+    if (forgetting->error < 0 || !forgetting->is_write)
         bpk_reply_error(forgetting->req, forgetting->error);
     else
         (void)fuse_reply_write(forgetting->req, forgetting->written);
@@ -60,18 +61,26 @@ static void *forget(void *context) {
     return NULL;
 }
 
-void bpk_forgetting_finish(struct bpk_forgetting *forgetting, fuse_req_t req, size_t size, int r) {
+void bpk_forgetting_finish(struct bpk_forgetting *forgetting, fuse_req_t req, int r) {
     pthread_t thread;
     if (!forgetting) {
         bpk_reply_error(req, r);
         return;
     }
     forgetting->req = req;
-    forgetting->written = size;
     forgetting->error = r;
     forgetting->number_count = bpk_edits_take_stale(forgetting->mount->edits, &forgetting->numbers);
     if (pthread_create(&thread, NULL, forget, forgetting) == 0)
         (void)pthread_detach(thread);
     else
         (void)forget(forgetting); /* out of threads: better to risk a wait than a stale name */
+}
+
+void bpk_forgetting_finish_write(struct bpk_forgetting *forgetting, fuse_req_t req, size_t size,
+                                 int r) {
+    if (forgetting) {
+        forgetting->is_write = true;
+        forgetting->written = size;
+    }
+    bpk_forgetting_finish(forgetting, req, r);
 }

@@ -1,5 +1,6 @@
 #include "name_ops.h"
 
+#include "forgetting.h"
 #include "nodes.h"
 #include "requests.h"
 #include "view_writes.h"
@@ -34,6 +35,31 @@ static int find_place(struct bpk_mount *mount, const struct bpk_node *node, enum
         return -EPERM;
     *ret_place = (struct bpk_place){folder, name, bpk_node_number(node)};
     return 0;
+}
+
+/* What is done to a view is done to its tensor, whose name the kernel may know: it is to forget it.
+ * NULL for others. */
+static int prepare_forgetting(struct bpk_mount *mount, const struct bpk_node *node,
+                              struct bpk_forgetting **ret_forgetting) {
+    struct bpk_current current;
+    *ret_forgetting = NULL;
+    if (!bpk_view_is_writable(mount, node))
+        return 0;
+    int r = bpk_view_current(mount, node, &current);
+    if (r < 0)
+        return r;
+    *ret_forgetting = bpk_forgetting_new(mount);
+    if (*ret_forgetting)
+        bpk_forgetting_add(*ret_forgetting, BPK_NODE_TENSORS, current.name);
+    bpk_current_clear(&current);
+    return *ret_forgetting ? 0 : -ENOMEM;
+}
+
+static void reply_forgetting(fuse_req_t req, struct bpk_forgetting *forgetting, int r) {
+    if (forgetting)
+        bpk_forgetting_finish(forgetting, req, r);
+    else
+        bpk_reply_changed(req, r);
 }
 
 static void reply_new(fuse_req_t req, const struct bpk_node *folder, uint64_t number, int r) {
@@ -103,12 +129,15 @@ void bpk_op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name) {
         return;
     char buffer[BPK_FILE_NAME_BUF + 8];
     struct bpk_place place;
+    struct bpk_forgetting *forgetting = NULL;
     int r = bpk_node_lookup(mount, &folder, name, &node);
     if (r == 0)
         r = find_place(mount, &node, edit_folder, name, buffer, &place);
     if (r == 0)
+        r = prepare_forgetting(mount, &node, &forgetting);
+    if (r == 0)
         r = bpk_edits_unlink(mount->edits, &place);
-    bpk_reply_changed(req, r);
+    reply_forgetting(req, forgetting, r);
 }
 
 void bpk_op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
@@ -126,6 +155,7 @@ void bpk_op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino
     char buffer[BPK_FILE_NAME_BUF + 8];
     char tensor[BPK_FILE_NAME_BUF];
     struct bpk_place place;
+    struct bpk_forgetting *forgetting = NULL;
     int r = flags & ~(unsigned)RENAME_NOREPLACE ? -EINVAL : 0;
     if (r == 0)
         r = bpk_node_lookup(mount, &folder, name, &node);
@@ -144,8 +174,12 @@ void bpk_op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino
         r = -EEXIST;
     }
     if (r == 0)
+        r = prepare_forgetting(mount, &node, &forgetting);
+    if (r == 0 && forgetting)
+        bpk_forgetting_add(forgetting, BPK_NODE_TENSORS, new_name);
+    if (r == 0)
         r = bpk_edits_rename(mount->edits, &place, to, new_name, flags & RENAME_NOREPLACE);
-    bpk_reply_changed(req, r);
+    reply_forgetting(req, forgetting, r);
 }
 
 /* ---- attributes ------------------------------------------------------------------------------ */

@@ -370,6 +370,29 @@ def test_names_that_look_like_an_editors(folder):
     assert sorted(expected.tensors) == sorted((name, "F32", [3], raw(array), 7) for name in odd)
 
 
+def test_what_is_done_to_a_view_is_seen_at_the_name_that_the_kernel_knows(folder):
+    pack = edit.make_pack(folder)
+    expected = edit.book(pack).drop("text", "conv.bias").change("fc.weight", name="other")
+    expected.drop("norm.gamma").change("conv.weight", name="norm.gamma")
+    with edit.edited(pack) as mount:
+        for path in mount.tensors.iterdir():
+            path.read_bytes()
+        os.unlink(view(mount, "text"))
+        os.rename(view(mount, "fc.weight"), view(mount, "other"))
+        os.rename(view(mount, "conv.weight"), view(mount, "norm.gamma"))
+        for name in ("text", "fc.weight", "conv.weight"):
+            assert code_of(os.stat, mount.tensors / name) == "ENOENT"
+            assert code_of(os.open, mount.tensors / name, os.O_RDONLY) == "ENOENT"
+        assert (mount.tensors / "norm.gamma").read_bytes() == edit.WEIGHT
+        # Nor is it in the way of the next one.
+        np.save(view(mount, "text"), np.arange(3, dtype="i2"))
+        assert (mount.tensors / "text").read_bytes() == np.arange(3, dtype="i2").tobytes()
+        os.unlink(view(mount, "text"))
+        os.unlink(view(mount, "conv.bias"))
+        assert code_of(os.stat, mount.tensors / "conv.bias") == "ENOENT"
+    edit.check_pack(pack, expected)
+
+
 def test_files_moved_over_a_view(folder):
     pack = edit.make_pack(folder)
     array = np.arange(6, dtype="f8")
