@@ -56,6 +56,8 @@ int bpk_node_from_number(struct bpk_mount *mount, uint64_t number, struct bpk_no
     if (bpk_view_is_number(number))
         return bpk_view_from_number(mount, number, ret_node);
     if (number >= BPK_FIRST_NEW_NUMBER && mount->edits) {
+        if (bpk_edits_viewed(mount->edits, number) != 0)
+            return bpk_view_from_number(mount, number, ret_node);
         *ret_node = (struct bpk_node){.kind = BPK_NODE_EDITED, .number = number};
         return 0;
     }

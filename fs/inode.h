@@ -53,6 +53,7 @@ struct bpk_node {
     uint32_t index;
     unsigned generation; /* of nodes in tree/, see tree_nodes.h */
     uint64_t number;     /* of EDITED and of views */
+    uint64_t npy_number; /* of NPY: its own; 0: the usual */
 };
 
 bool bpk_node_is_folder(const struct bpk_node *node);

@@ -66,6 +66,8 @@ bool bpk_view_is_number(uint64_t number) {
 }
 
 uint64_t bpk_view_number(const struct bpk_node *node) {
+    if (node->npy_number)
+        return node->npy_number;
     return (uint64_t)(node->kind - BPK_NODE_NPY + 1) << VIEW_SHIFT | node->number;
 }
 
@@ -75,13 +77,17 @@ int bpk_view_from_number(struct bpk_mount *mount, uint64_t number, struct bpk_no
         .kind = (enum bpk_node_kind)((number >> VIEW_SHIFT) + BPK_NODE_NPY - 1),
         .number = number & ((UINT64_C(1) << VIEW_SHIFT) - 1),
     };
-    if (!bpk_view_is_file(&node))
-        return -ESTALE;
     /* An array that is coming into the view's place. */
     if (node.kind == BPK_NODE_NPY && mount->edits && bpk_edits_has_file(mount->edits, number)) {
         *ret_node = (struct bpk_node){.kind = BPK_NODE_EDITED, .number = number};
         return 0;
     }
+    if (mount->edits && (node.kind == BPK_NODE_NPY || !bpk_view_is_number(number)))
+        node = (struct bpk_node){.kind = BPK_NODE_NPY,
+                                 .number = bpk_edits_viewed(mount->edits, number),
+                                 .npy_number = number};
+    if (!bpk_view_is_file(&node))
+        return -ESTALE;
     int r = bpk_view_is_export(&node) ? 0 : bpk_view_tensor(mount, &node, &tensor);
     if (r == 0)
         *ret_node = node;
@@ -132,6 +138,15 @@ static int find_tensor(struct bpk_mount *mount, const char *name, uint64_t *ret_
     return r;
 }
 
+/* The view of the tensor whose file has that number. */
+static struct bpk_node view_of_tensor(struct bpk_mount *mount, enum bpk_node_kind kind,
+                                      uint64_t tensor) {
+    struct bpk_node node = {.kind = kind, .number = tensor};
+    if (kind == BPK_NODE_NPY && mount->edits)
+        node.npy_number = bpk_edits_view_number(mount->edits, tensor);
+    return node;
+}
+
 const char *bpk_view_tensor_name(const struct bpk_node *folder, const char *name,
                                  char buffer[BPK_FILE_NAME_BUF]) {
     const struct tensor_folder *found = find_folder(folder);
@@ -148,13 +163,13 @@ const char *bpk_view_tensor_name(const struct bpk_node *folder, const char *name
 bool bpk_view_of(struct bpk_mount *mount, const struct bpk_node *folder, const char *tensor,
                  char ret_name[BPK_FILE_NAME_BUF], struct bpk_node *ret_node) {
     const struct tensor_folder *found = find_folder(folder);
-    struct bpk_node node = {.kind = found->file};
+    uint64_t number;
     size_t len = strlen(tensor);
-    if (len > BPK_FILE_NAME_MAX || find_tensor(mount, tensor, &node.number) < 0)
+    if (len > BPK_FILE_NAME_MAX || find_tensor(mount, tensor, &number) < 0)
         return false;
     memcpy(ret_name, tensor, len);
     strcpy(ret_name + len, found->suffix);
-    *ret_node = node;
+    *ret_node = view_of_tensor(mount, found->file, number);
     return true;
 }
 
@@ -194,14 +209,14 @@ int bpk_view_lookup(struct bpk_mount *mount, const struct bpk_node *folder, cons
     if (folder->kind == BPK_NODE_EXPORT_FOLDER)
         return lookup_export(mount, name, ret_node);
     const char *tensor = bpk_view_tensor_name(folder, name, buffer);
-    struct bpk_node node = {.kind = find_folder(folder)->file};
-    int r = tensor ? find_tensor(mount, tensor, &node.number) : -ENOENT;
+    uint64_t number;
+    int r = tensor ? find_tensor(mount, tensor, &number) : -ENOENT;
     if (r == 0)
-        *ret_node = node;
+        *ret_node = view_of_tensor(mount, find_folder(folder)->file, number);
     return r;
 }
 
-static bool next_tensor(const struct bpk_mount *mount, const struct tensor_folder *folder,
+static bool next_tensor(struct bpk_mount *mount, const struct tensor_folder *folder,
                         uint64_t *cursor, char ret_name[BPK_FILE_NAME_BUF],
                         struct bpk_node *ret_node) {
     struct bpk_node tensor = {.kind = BPK_NODE_TENSOR, .index = (uint32_t)*cursor};
@@ -210,7 +225,7 @@ static bool next_tensor(const struct bpk_mount *mount, const struct tensor_folde
     (*cursor)++;
     size_t len = bpk_names_file(mount->tensor_names, tensor.index, ret_name);
     strcpy(ret_name + len, folder->suffix);
-    *ret_node = (struct bpk_node){.kind = folder->file, .number = bpk_node_number(&tensor)};
+    *ret_node = view_of_tensor(mount, folder->file, bpk_node_number(&tensor));
     return true;
 }
 

@@ -3,7 +3,8 @@
  *
  * A view of a tensor has the number of the tensor's own file with its kind above it, so that it
  * goes with that file through renames and commits. An export has the generation of the edits in its
- * number: after an edit the name leads to another file, and the old one is stale.
+ * number: after an edit the name leads to another file, and the old one is stale. Views in
+ * views/npy/ that an array came into may have another number (edit/view_numbers.c).
  */
 #ifndef BPKFS_VIEWS_H
 #define BPKFS_VIEWS_H

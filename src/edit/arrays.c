@@ -47,7 +47,7 @@ uint64_t bpk_state_array_number(struct bpk_edits *edits, const char *name) {
         return edits->next_number++;
     if (bpk_state_exists(edits, BPK_IN_TENSORS, stem))
         number = bpk_state_number_of(edits, BPK_IN_TENSORS, stem);
-    return BPK_ARRAY_NUMBERS + (number ? number : edits->next_number++);
+    return bpk_state_new_array_number(edits, number);
 }
 
 int bpk_state_renumber_array(struct bpk_edits *edits, struct bpk_file *file) {
@@ -237,22 +237,22 @@ static int take_data(struct bpk_edits *edits, struct bpk_file *file, const struc
     return 0;
 }
 
-/* Puts the content at the tensor's name. The tensor's file is the one that was there, or a new one
- * with the number that the array's has. */
+/* Puts the content at the tensor's name. The tensor's file is the one that was there, or a new
+ * one. */
 static int put_data(struct bpk_edits *edits, const char *stem, uint64_t array_number,
                     struct bpk_content *content) {
     struct bpk_place place = {BPK_IN_TENSORS, stem, 0};
     struct bpk_file *tensor;
     bool is_new = !bpk_state_exists(edits, BPK_IN_TENSORS, stem);
-    uint64_t number = array_number - BPK_ARRAY_NUMBERS;
-    int r = 0;
-    if (!is_new) {
+    if (!is_new)
         place.number = bpk_state_number_of(edits, BPK_IN_TENSORS, stem);
+    int r = bpk_state_join_view(edits, array_number, &place.number);
+    if (r < 0)
+        return r;
+    if (!is_new) {
         r = bpk_state_touch(edits, &place, &tensor);
     } else {
-        if (array_number < BPK_ARRAY_NUMBERS || bpk_state_file(edits, number))
-            number = edits->next_number++;
-        tensor = bpk_state_add_file(edits, number, BPK_IN_TENSORS, stem);
+        tensor = bpk_state_add_file(edits, place.number, BPK_IN_TENSORS, stem);
         r = tensor ? 0 : -ENOMEM;
     }
     if (r == 0 && tensor->target)
@@ -378,8 +378,12 @@ int bpk_edits_begin_array(struct bpk_edits *edits, const char *name, uint64_t nu
     if (r == 0)
         r = begin(edits, name, number);
     r = bpk_record_finish(edits, r);
+    bool is_there = bpk_state_number_of(edits, BPK_IN_NPY, name) == number;
     pthread_mutex_unlock(&edits->lock);
-    return r;
+    /* Somebody else was as quick. */
+    return r == -EEXIST && is_there
+               ? bpk_edits_truncate(edits, &(struct bpk_place){.number = number}, 0)
+               : r;
 }
 
 bool bpk_edits_has_file(struct bpk_edits *edits, uint64_t number) {

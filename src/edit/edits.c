@@ -204,6 +204,7 @@ void bpk_edits_close(struct bpk_edits *edits) {
         return;
     free_tables(edits);
     bpk_state_free_versions(edits);
+    bpk_state_free_view_numbers(edits);
     bpk_store_close(&edits->store);
     bpk_names_free(edits->tensor_names);
     bpk_names_free(edits->key_names);
@@ -302,6 +303,7 @@ static int discard_entry(struct bpk_edits *edits, struct bpk_entry *entry) {
     if (file) {
         bpk_state_stale(edits, file->number);
         (void)bpk_state_keep_for_handles(edits, file);
+        (void)bpk_state_part_view(edits, file);
         free(file->name);
         file->name = NULL;
         if (file->opens == 0)

@@ -28,7 +28,7 @@ struct bpk_place {
 #define BPK_FIRST_NEW_NUMBER (UINT64_C(0x40) << 40)
 
 /* The number of a file in views/npy/ that an array comes into is this plus the number of the
- * tensor's file, so that the view that it becomes can have the same. */
+ * tensor's file, so that the view that it becomes can have the same (see view_numbers.c). */
 #define BPK_ARRAY_NUMBERS (UINT64_C(1) << 56)
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -106,10 +106,15 @@ int bpk_edits_create(struct bpk_edits *edits, enum bpk_folder folder, const char
 int bpk_edits_symlink(struct bpk_edits *edits, enum bpk_folder folder, const char *name,
                       const char *target, uint64_t *ret_number);
 /* A view in views/npy/ is to be written anew: until an array has come whole, `name` there leads to
- * an empty file of that number. What the tensor is stays in force so long. */
+ * an empty file of that number. What the tensor is stays in force so long. Where that file is there
+ * already, it is cut to nothing. */
 int bpk_edits_begin_array(struct bpk_edits *edits, const char *name, uint64_t number);
 /* Whether there is a file of that number. */
 bool bpk_edits_has_file(struct bpk_edits *edits, uint64_t number);
+/* The number of the view in views/npy/ of the tensor whose file has that number, and the other way,
+ * for any number that an array came to; 0: it is of none, or of a file. */
+uint64_t bpk_edits_view_number(struct bpk_edits *edits, uint64_t tensor);
+uint64_t bpk_edits_viewed(struct bpk_edits *edits, uint64_t number);
 
 int bpk_edits_readlink(struct bpk_edits *edits, uint64_t number, struct bpk_outbuf *ret_target);
 int bpk_edits_unlink(struct bpk_edits *edits, const struct bpk_place *place);

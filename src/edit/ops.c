@@ -254,11 +254,13 @@ int bpk_state_keep_for_handles(struct bpk_edits *edits, struct bpk_file *file) {
 }
 
 /* The file has no name any more; it lives on while it is open. */
-static void orphan(struct bpk_edits *edits, struct bpk_file *file) {
+static int orphan(struct bpk_edits *edits, struct bpk_file *file) {
+    int r = bpk_state_part_view(edits, file);
     free(file->name);
     file->name = NULL;
     if (file->opens == 0)
         bpk_state_drop_file(edits, file);
+    return r;
 }
 
 static int remove_key(struct bpk_edits *edits, const char *name) {
@@ -326,9 +328,7 @@ static int unlink_file(struct bpk_edits *edits, const struct bpk_place *place) {
     if (r == 0 && file->moved_from &&
         !bpk_state_exists(edits, file->moved_from_folder, file->moved_from))
         r = lose(edits, file->moved_from_folder, file->moved_from);
-    if (r == 0)
-        orphan(edits, file);
-    return r;
+    return r == 0 ? orphan(edits, file) : r;
 }
 
 int bpk_edits_unlink(struct bpk_edits *edits, const struct bpk_place *place) {
@@ -393,9 +393,7 @@ static int replace_target(struct bpk_edits *edits, enum bpk_folder folder, const
     int r = bpk_state_touch(edits, &place, &old);
     if (r == 0)
         r = bpk_state_keep_for_handles(edits, old);
-    if (r == 0)
-        orphan(edits, old);
-    return r;
+    return r == 0 ? orphan(edits, old) : r;
 }
 
 /* The target's text is kept for its handles before the new one is in force. */
@@ -414,6 +412,8 @@ static int move(struct bpk_edits *edits, struct bpk_file *file, enum bpk_folder 
     enum bpk_folder from_folder = file->folder;
     char *copy = strdup(name);
     int r = from && copy ? note_aside(edits, file, folder, name) : -ENOMEM;
+    if (r == 0)
+        r = bpk_state_part_view(edits, file);
     if (r == 0)
         r = carry_descriptor(edits, file, from, folder, name);
     if (r == 0)

@@ -143,9 +143,11 @@ struct bpk_edits {
         uint64_t generation;
         uint64_t size;
     } kept_sizes[2];
-    uint64_t generation;          /* counts changes, commits and discards; from 1 */
-    struct bpk_version *versions; /* of tensors, by file name; see current.c */
-    uint64_t all_versions;        /* no tensor's version is less */
+    uint64_t generation;               /* counts changes, commits and discards; from 1 */
+    struct bpk_version *versions;      /* of tensors, by file name; see current.c */
+    uint64_t all_versions;             /* no tensor's version is less */
+    struct bpk_number *view_numbers;   /* of tensors' files, where not the usual */
+    struct bpk_number *viewed_numbers; /* the other way; see view_numbers.c */
     time_t last_commit;
     time_t last_change; /* CLOCK_MONOTONIC */
     bool committing;
@@ -312,6 +314,17 @@ int bpk_state_take_array(struct bpk_edits *edits, struct bpk_file *file, bool en
 struct bpk_content *bpk_state_sort_ahead(struct bpk_edits *edits, uint64_t number);
 /* The same, without making anything. */
 int bpk_state_check_array(struct bpk_file *file);
+
+/* ---- view_numbers.c (locked) ---- */
+/* The number for an array that comes into the place of that tensor's view; 0: of none. */
+uint64_t bpk_state_new_array_number(struct bpk_edits *edits, uint64_t tensor);
+/* The file is to lose its name: if it is an array in the place of a tensor's view, or that tensor,
+ * they have nothing to do with each other from now on. */
+int bpk_state_part_view(struct bpk_edits *edits, const struct bpk_file *file);
+/* An array is about to become a tensor, whose file has the number *tensor; 0: a new one is chosen.
+ * Whoever has it open goes on with the tensor's view. */
+int bpk_state_join_view(struct bpk_edits *edits, uint64_t number, uint64_t *tensor);
+void bpk_state_free_view_numbers(struct bpk_edits *edits);
 
 /* ---- ops.c (locked) ---- */
 /* A tensor that was not there before has a sidecar from now on; one that there was says what is in

@@ -57,8 +57,9 @@ START_TEST(over_a_tensor_its_number_and_param_id_stay) {
     uint64_t number = kit_place(&kit, T, "b").number;
     make_array(&array, 5);
     ck_assert_int_eq(bpk_edits_begin_array(kit.edits, "b.npy", BPK_ARRAY_NUMBERS + number), 0);
-    ck_assert_int_eq(bpk_edits_begin_array(kit.edits, "b.npy", BPK_ARRAY_NUMBERS + number),
-                     -EEXIST);
+    kit_put_bytes(&kit, N, "b.npy", array.text, 9);
+    ck_assert_int_eq(bpk_edits_begin_array(kit.edits, "b.npy", BPK_ARRAY_NUMBERS + number), 0);
+    ck_assert_int_eq(bpk_edits_begin_array(kit.edits, "b.npy", BPK_ARRAY_NUMBERS + 1), -EEXIST);
     ck_assert(kit_contains(&kit, T, "b.json", "\"shape\": [2, 3]")); /* nothing has come yet */
     put("b.npy", &array);
     ck_assert_uint_eq(kit_place(&kit, T, "b").number, number);
@@ -198,6 +199,66 @@ START_TEST(a_kill_at_any_moment_leaves_the_old_or_the_new) {
     ck_assert(kit_pack_holds(&kit, "b", array.text + array.len - 8000, 8000));
 }
 
+static uint64_t begin(const char *tensor, const char *name) {
+    uint64_t number = bpk_edits_view_number(kit.edits, kit_place(&kit, T, tensor).number);
+    ck_assert_int_eq(bpk_edits_begin_array(kit.edits, name, number), 0);
+    ck_assert_uint_eq(bpk_edits_viewed(kit.edits, number), 0); /* it is the array's */
+    return number;
+}
+
+/* Whether the numbers of tensor and view lead to each other. */
+static bool is_view(uint64_t number, const char *tensor) {
+    uint64_t of = kit_place(&kit, T, tensor).number;
+    return bpk_edits_viewed(kit.edits, bpk_edits_view_number(kit.edits, of)) == of &&
+           bpk_edits_viewed(kit.edits, number) == of;
+}
+
+START_TEST(an_array_that_is_removed_keeps_its_number_from_the_view) {
+    struct bpk_place place;
+    uint64_t tensor = kit_place(&kit, T, "b").number;
+    uint64_t number = begin("b", "b.npy");
+    place = kit_place(&kit, N, "b.npy");
+    bpk_edits_opened(kit.edits, &place, true);
+    ck_assert_int_eq(bpk_edits_unlink(kit.edits, &place), 0);
+    ck_assert(bpk_edits_has_file(kit.edits, number));
+    ck_assert_uint_eq(kit_place(&kit, T, "b").number, tensor);
+    ck_assert_uint_ne(bpk_edits_view_number(kit.edits, tensor), number);
+    ck_assert(is_view(bpk_edits_view_number(kit.edits, tensor), "b"));
+    bpk_edits_released(kit.edits, number, true);
+    ck_assert(!bpk_edits_has_file(kit.edits, number));
+    ck_assert_uint_eq(bpk_edits_viewed(kit.edits, number), 0); /* and for ever */
+}
+
+START_TEST(an_array_keeps_its_number_when_the_tensor_is_moved) {
+    _cleanup_outbuf_ struct bpk_outbuf array = {0};
+    uint64_t tensor = kit_place(&kit, T, "b").number;
+    uint64_t number = begin("b", "b.npy");
+    make_array(&array, 5);
+    ck_assert_int_eq(kit_rename(&kit, T, "b", "c"), 0);
+    ck_assert_uint_eq(kit_place(&kit, T, "c").number, tensor);
+    ck_assert_uint_ne(bpk_edits_view_number(kit.edits, tensor), number);
+    put("b.npy", &array);
+    ck_assert(is_tensor("b", &array, 5));
+    ck_assert_uint_ne(kit_place(&kit, T, "b").number, tensor);
+    ck_assert(is_view(number, "b"));
+    ck_assert(is_view(bpk_edits_view_number(kit.edits, tensor), "c"));
+}
+
+START_TEST(an_array_that_is_moved_becomes_a_tensor_with_a_number_of_its_own) {
+    _cleanup_outbuf_ struct bpk_outbuf array = {0};
+    uint64_t tensor = kit_place(&kit, T, "b").number;
+    uint64_t number = begin("b", "b.npy");
+    struct bpk_place place = kit_place(&kit, N, "b.npy");
+    make_array(&array, 5);
+    ck_assert_int_eq(bpk_edits_write(kit.edits, &place, 0, array.text, array.len), 0);
+    ck_assert_int_eq(kit_rename(&kit, N, "b.npy", "new.npy"), 0);
+    ck_assert(is_tensor("new", &array, 5));
+    ck_assert_uint_eq(kit_place(&kit, T, "b").number, tensor);
+    ck_assert_uint_ne(kit_place(&kit, T, "new").number, tensor);
+    ck_assert(is_view(number, "new"));
+    ck_assert(is_view(bpk_edits_view_number(kit.edits, tensor), "b"));
+}
+
 int main(void) {
     Suite *suite = suite_create("arrays");
     TCase *tc = editbase_case(suite, "all");
@@ -208,5 +269,8 @@ int main(void) {
     tcase_add_test(tc, an_empty_file_is_scratch);
     tcase_add_test(tc, an_array_is_edited_like_any_tensor);
     tcase_add_test(tc, a_kill_at_any_moment_leaves_the_old_or_the_new);
+    tcase_add_test(tc, an_array_that_is_removed_keeps_its_number_from_the_view);
+    tcase_add_test(tc, an_array_keeps_its_number_when_the_tensor_is_moved);
+    tcase_add_test(tc, an_array_that_is_moved_becomes_a_tensor_with_a_number_of_its_own);
     return suite_run(suite);
 }

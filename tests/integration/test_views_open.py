@@ -1,0 +1,162 @@
+"""Arrays that are half written in views/npy/, and open, while names are moved and removed around them.
+
+Each case takes the array or its tensor away from the place where they meet. Whatever it does, every tensor and its view
+go on showing the same bytes, under numbers of their own, and both can be written.
+"""
+
+import os
+import threading
+
+import numpy as np
+import pytest
+
+import bpkedit as edit
+from conftest import code_of
+from test_views_npy import HEADER, raw, saved, view
+
+ARRAY = np.arange(1000, dtype="i4")
+WHOLE = saved(ARRAY)
+HALF = len(WHOLE) // 2
+
+
+def moved_over(mount):
+    part = mount / "views/npy/.part"
+    part.write_bytes(saved(np.arange(640, dtype="u1")))
+    os.rename(part, view(mount, "text"))
+
+
+def removed_and_made_again(mount):
+    os.unlink(mount.tensors / "text")
+    (mount.tensors / "text").write_bytes(b"again")
+    edit.write_sidecar(mount, "text", "U8", [5])
+
+
+def renamed_and_back(mount):
+    os.rename(mount.tensors / "text", mount.tensors / "other")
+    os.rename(mount.tensors / "other", mount.tensors / "text")
+
+
+# What happens -> whether the array is still in its place, to be finished
+CASES = {
+    "unlink": (lambda mount: os.unlink(view(mount, "text")), False),
+    "discard": (lambda mount: edit.control(mount, "discard"), False),
+    "moved over": (moved_over, False),
+    "tensor renamed": (lambda mount: os.rename(mount.tensors / "text", mount.tensors / "other"), True),
+    "tensor renamed over another": (lambda mount: os.rename(mount.tensors / "text", mount.tensors / "fc.weight"), True),
+    "another renamed over the tensor": (
+        lambda mount: os.rename(mount.tensors / "fc.weight", mount.tensors / "text"),
+        True,
+    ),
+    "tensor removed": (lambda mount: os.unlink(mount.tensors / "text"), True),
+    "tensor removed and made again": (removed_and_made_again, True),
+    "tensor renamed and back": (renamed_and_back, True),
+}
+
+
+def tensors(mount):
+    return sorted(name for name in os.listdir(mount.tensors) if not name.endswith(".json"))
+
+
+def check_views(mount, arrays=()):
+    """Every tensor but those an array is coming into the place of is its view's data; all numbers differ."""
+    numbers = []
+    for name in tensors(mount):
+        numbers.append(os.stat(mount.tensors / name).st_ino)
+        numbers.append(os.stat(view(mount, name)).st_ino)
+        if name not in arrays:
+            assert view(mount, name).read_bytes()[HEADER:] == (mount.tensors / name).read_bytes()
+            assert np.load(view(mount, name)).nbytes == os.stat(mount.tensors / name).st_size
+    assert len(numbers) == len(set(numbers))
+    listed = {entry.name: entry.inode() for entry in os.scandir(mount / "views/npy")}
+    for name in tensors(mount):
+        assert listed[f"{name}.npy"] == os.stat(view(mount, name)).st_ino
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_open_array_and_names_that_change(folder, case):
+    happen, stays = CASES[case]
+    pack = edit.make_pack(folder)
+    with edit.edited(pack) as mount:
+        for name in tensors(mount):
+            view(mount, name).read_bytes()
+        with open(view(mount, "text"), "wb", 0) as file:
+            file.write(WHOLE[:HALF])
+            happen(mount)
+            arrays = {"text"} if stays else set()
+            check_views(mount, arrays)
+            kept = {name: (mount.tensors / name).read_bytes() for name in tensors(mount)}
+            for turn, name in enumerate(sorted(set(kept) - arrays)):
+                kept[name] = bytes([turn]) * 9
+                np.save(view(mount, name), np.frombuffer(kept[name], "u1"))
+                check_views(mount, arrays)
+            assert {name: (mount.tensors / name).read_bytes() for name in tensors(mount)} == kept
+            assert os.fstat(file.fileno()).st_size == HALF
+            file.write(WHOLE[HALF:])
+        if stays:
+            kept["text"] = raw(ARRAY)
+        check_views(mount)
+        assert {name: (mount.tensors / name).read_bytes() for name in tensors(mount)} == kept
+        assert edit.problems(mount).keys() <= {"tensors/text.json", "tensors/fc.weight.json"}
+        edit.commit(mount)
+        check_views(mount)
+    assert {tensor[0]: tensor[3] for tensor in edit.book(pack).tensors if tensor[0] in kept} == {
+        name: data for name, data in kept.items() if "%" not in name
+    }
+
+
+def test_a_whole_array_that_is_moved_while_it_is_open(folder):
+    pack = edit.make_pack(folder)
+    expected = edit.book(pack).change("fc.weight", dtype="I32", shape=[1000], data=raw(ARRAY))
+    changed = ARRAY.copy()
+    changed[0] = -1
+    expected.add("new", "I32", [1000], raw(changed))
+    with edit.edited(pack) as mount:
+        for name in ("new", "fc.weight"):
+            with open(view(mount, "text"), "wb", 0) as file:
+                file.write(WHOLE)
+                os.rename(view(mount, "text"), view(mount, name))
+                check_views(mount)
+                assert (mount.tensors / "text").read_bytes() == edit.TEXT
+                if name == "new":  # the handle went along
+                    assert os.pwrite(file.fileno(), changed[:1].tobytes(), HEADER) == 4
+            check_views(mount)
+        assert (mount.tensors / "new").read_bytes() == raw(changed)
+    edit.check_pack(pack, expected)
+
+
+def test_scratch_that_becomes_a_view_while_it_is_open(folder):
+    pack = edit.make_pack(folder)
+    changed = ARRAY.copy()
+    changed[0] = -1
+    expected = edit.book(pack).add("new", "I32", [1000], raw(changed))
+    with edit.edited(pack) as mount:
+        with open(mount / "views/npy/.part", "wb", 0) as file:
+            file.write(WHOLE)
+            os.rename(mount / "views/npy/.part", view(mount, "new"))
+            assert os.pwrite(file.fileno(), changed[:1].tobytes(), HEADER) == 4
+            os.fsync(file.fileno())
+            assert os.fstat(file.fileno()).st_size == len(WHOLE)
+        check_views(mount)
+    edit.check_pack(pack, expected)
+
+
+def test_many_who_save_the_same_name(folder):
+    pack = edit.make_pack(folder)
+    arrays = [np.full(700, i, "i4") for i in range(6)]
+    said = []
+
+    def save(array):
+        for _ in range(40):
+            said.append(code_of(view(mount, "text").write_bytes, saved(array)))
+
+    with edit.edited(pack) as mount:
+        threads = [threading.Thread(target=save, args=(array,)) for array in arrays]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        # Who is cut off by another's open may be told so; nobody finds the file there or gone.
+        assert set(said) <= {"done", "EINVAL"} and len(said) == 240
+        np.save(view(mount, "text"), arrays[3])
+        check_views(mount)
+    assert edit.book(pack).tensor("text")[3] == raw(arrays[3])
