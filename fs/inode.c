@@ -373,19 +373,15 @@ bool bpk_node_next(struct bpk_mount *mount, const struct bpk_node *folder, uint6
     return found;
 }
 
-bool bpk_node_next_untouched(struct bpk_mount *mount, const struct bpk_node *folder,
-                             uint64_t *cursor, char ret_name[BPK_FILE_NAME_BUF],
-                             struct bpk_node *ret_node) {
+bool bpk_node_now(struct bpk_mount *mount, const struct bpk_node *folder, const char *name,
+                  struct bpk_node *node) {
     enum bpk_folder edit_folder;
     char buffer[BPK_FILE_NAME_BUF];
     bool edited = bpk_node_edit_folder(folder, &edit_folder);
-    while (bpk_node_next(mount, folder, cursor, ret_name, ret_node)) {
-        const char *tensor = bpk_view_tensor_name(folder, ret_name, buffer);
-        if (tensor ? is_untouched(mount, BPK_IN_TENSORS, tensor) &&
-                         (!edited || is_unwritten(mount, edit_folder, ret_name))
-                   : !edited || !bpk_node_is_editable(ret_node) ||
-                         is_untouched(mount, edit_folder, ret_name))
-            return true;
-    }
-    return false;
+    const char *tensor = bpk_view_tensor_name(folder, name, buffer);
+    if (tensor ? is_untouched(mount, BPK_IN_TENSORS, tensor) &&
+                     (!edited || is_unwritten(mount, edit_folder, name))
+               : !edited || !bpk_node_is_editable(node) || is_untouched(mount, edit_folder, name))
+        return true;
+    return bpk_node_lookup(mount, folder, name, node) == 0;
 }

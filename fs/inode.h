@@ -73,10 +73,9 @@ int bpk_node_lookup(struct bpk_mount *mount, const struct bpk_node *folder, cons
 bool bpk_node_next(struct bpk_mount *mount, const struct bpk_node *folder, uint64_t *cursor,
                    char ret_name[BPK_FILE_NAME_BUF], struct bpk_node *ret_node);
 
-/* The same, without the names that were touched by edits. */
-bool bpk_node_next_untouched(struct bpk_mount *mount, const struct bpk_node *folder,
-                             uint64_t *cursor, char ret_name[BPK_FILE_NAME_BUF],
-                             struct bpk_node *ret_node);
+/* Makes such an entry's node the one that the name leads to by now; false if it is gone. */
+bool bpk_node_now(struct bpk_mount *mount, const struct bpk_node *folder, const char *name,
+                  struct bpk_node *node);
 
 /* The folder of the edits that a node is; false for those that cannot be written to. */
 bool bpk_node_edit_folder(const struct bpk_node *node, enum bpk_folder *ret_folder);

@@ -24,6 +24,10 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
+/* Out of memory, HASH_ADD adds nothing and leaves the element without a table (hh.tbl is NULL). */
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
 static void op_init(void *userdata, struct fuse_conn_info *conn) {
     const struct bpk_mount *mount = userdata;
     /* The kernel takes the least of this and what readahead.c has set. */
@@ -92,17 +96,22 @@ static void op_readlink(fuse_req_t req, fuse_ino_t ino) {
 
 /* ---- folders --------------------------------------------------------------------------------- */
 
-/* An open folder: the names in it that edits touched, as they were when the listing began. */
+/* A name that edits had touched when the listing began. */
+struct edited_name {
+    UT_hash_handle hh;
+    bool is_there;
+    char name[];
+};
+
+/* An open folder. What is touched while it is listed changes nothing of where it is listed: so
+ * every name that is there all the time comes once. */
 struct folder_handle {
     struct bpk_handle handle; /* first */
-    struct edited_name {
-        char *name;
-        uint64_t number;
-        bool is_link;
-        bool is_tensor; /* in a folder of views: its view is meant */
-    } * names;
+    struct bpk_node folder;
+    struct edited_name **names;
     size_t count;
     size_t capacity;
+    struct edited_name *by_name;
 };
 
 static struct folder_handle *folder_of(const struct fuse_file_info *fi) {
@@ -110,8 +119,9 @@ static struct folder_handle *folder_of(const struct fuse_file_info *fi) {
 }
 
 static void clear_names(struct folder_handle *handle) {
+    HASH_CLEAR(hh, handle->by_name);
     for (size_t i = 0; i < handle->count; i++)
-        free(handle->names[i].name);
+        free(handle->names[i]);
     free(handle->names);
     handle->names = NULL;
     handle->count = 0;
@@ -122,47 +132,63 @@ static void clear_folder(struct bpk_handle *handle) {
     clear_names((struct folder_handle *)handle);
 }
 
-static void add_name(void *context, const char *name, uint64_t number, bool is_link) {
-    struct folder_handle *handle = context;
-    char *copy = strdup(name);
-    if (!copy || bpk_grow((void **)&handle->names, &handle->capacity, handle->count,
-                          sizeof(handle->names[0])) < 0) {
-        free(copy);
-        return;
-    }
-    handle->names[handle->count++] = (struct edited_name){copy, number, is_link, false};
+static struct edited_name *find_name(const struct folder_handle *handle, const char *name) {
+    struct edited_name *found;
+    HASH_FIND(hh, handle->by_name, name, strlen(name), found);
+    return found;
 }
 
-static void add_tensor(void *context, const char *name, uint64_t number, bool is_link) {
+/* Out of memory it is left out. */
+static void add_name(void *context, enum bpk_folder edit_folder, const char *name, bool is_there) {
     struct folder_handle *handle = context;
-    size_t count = handle->count;
-    add_name(handle, name, number, is_link);
-    if (handle->count > count)
-        handle->names[count].is_tensor = true;
+    char view[BPK_FILE_NAME_BUF];
+    if (edit_folder == BPK_IN_TENSORS && bpk_view_is_of_tensors(&handle->folder)) {
+        if (!bpk_view_name(&handle->folder, name, view))
+            return;
+        name = view;
+    }
+    struct edited_name *edited = find_name(handle, name);
+    if (edited) { /* a view, and an array that comes into its place */
+        edited->is_there |= is_there;
+        return;
+    }
+    size_t len = strlen(name);
+    if (bpk_grow((void **)&handle->names, &handle->capacity, handle->count,
+                 sizeof(handle->names[0])) < 0 ||
+        !(edited = calloc(1, sizeof(*edited) + len + 1)))
+        return;
+    edited->is_there = is_there;
+    memcpy(edited->name, name, len + 1);
+    HASH_ADD(hh, handle->by_name, name, len, edited);
+    if (edited->hh.tbl)
+        handle->names[handle->count++] = edited;
+    else
+        free(edited);
 }
 
 /* The names in a folder that edits touched, as they are now. */
 static void gather_names(struct bpk_mount *mount, const struct bpk_node *folder,
                          struct folder_handle *handle) {
     enum bpk_folder edit_folder;
-    clear_names(handle);
-    if (bpk_node_edit_folder(folder, &edit_folder))
-        bpk_edits_each_name(mount->edits, edit_folder, add_name, handle);
+    unsigned folders = bpk_node_edit_folder(folder, &edit_folder) ? 1U << edit_folder : 0;
     if (bpk_view_is_of_tensors(folder))
-        bpk_edits_each_name(mount->edits, BPK_IN_TENSORS, add_tensor, handle);
+        folders |= 1U << BPK_IN_TENSORS;
+    clear_names(handle);
+    handle->folder = *folder;
+    if (mount->edits)
+        bpk_edits_each_name(mount->edits, folders, add_name, handle);
 }
 
-/* The node of such a name; false if it is gone, or hidden. `name` is a buffer. */
-static bool find_edited(struct bpk_mount *mount, const struct bpk_node *folder,
-                        const struct edited_name *entry, char name[BPK_FILE_NAME_BUF],
-                        const char **ret_name, struct bpk_node *ret_node) {
-    uint64_t number;
-    *ret_name = entry->is_tensor ? name : entry->name;
-    if (!entry->is_tensor)
-        return bpk_node_from_number(mount, entry->number, ret_node) == 0;
-    return bpk_view_of(mount, folder, entry->name, name, ret_node) &&
-           !(folder->kind == BPK_NODE_NPY_FOLDER &&
-             bpk_edits_lookup(mount->edits, BPK_IN_NPY, name, &number) == BPK_FOUND_FILE);
+/* The next name of the pack's own that edits had not touched when the listing began. */
+static bool next_unedited(struct bpk_mount *mount, const struct bpk_node *folder,
+                          const struct folder_handle *handle, uint64_t *cursor,
+                          char ret_name[BPK_FILE_NAME_BUF], struct bpk_node *ret_node) {
+    while (bpk_node_next(mount, folder, cursor, ret_name, ret_node)) {
+        if (!mount->edits ||
+            (!find_name(handle, ret_name) && bpk_node_now(mount, folder, ret_name, ret_node)))
+            return true;
+    }
+    return false;
 }
 
 static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
@@ -216,10 +242,9 @@ static size_t list_edited(fuse_req_t req, const struct bpk_node *folder,
     size_t used = 0;
     for (uint64_t i = cursor - first_edited; i < handle->count; i++) {
         struct bpk_node node;
-        char buffer_of_name[BPK_FILE_NAME_BUF];
-        const char *name;
-        if (!find_edited(bpk_mount_of(req), folder, &handle->names[i], buffer_of_name, &name,
-                         &node))
+        const char *name = handle->names[i]->name;
+        if (!handle->names[i]->is_there ||
+            bpk_node_lookup(bpk_mount_of(req), folder, name, &node) < 0)
             continue;
         size_t n = add_entry(req, folder, &node, name, first_edited + i + 1, plus, buffer + used,
                              size - used);
@@ -234,7 +259,6 @@ static void list_folder(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offse
                         struct folder_handle *handle, bool plus) {
     struct bpk_node folder;
     struct bpk_mount *mount = bpk_mount_of(req);
-    enum bpk_folder edit_folder;
     if (!bpk_find_node(req, ino, &folder))
         return;
     char *buffer = bpk_thread_buffer(size);
@@ -242,9 +266,7 @@ static void list_folder(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offse
         bpk_reply_error(req, -ENOMEM);
         return;
     }
-    bool edited = mount->edits &&
-                  (bpk_node_edit_folder(&folder, &edit_folder) || bpk_view_is_of_tensors(&folder));
-    if (edited && offset == 0)
+    if (offset == 0)
         gather_names(mount, &folder, handle);
     uint64_t cursor = (uint64_t)offset;
     size_t used = 0;
@@ -252,12 +274,12 @@ static void list_folder(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offse
     struct bpk_node node;
     bool full = false;
     while (cursor < first_edited && !full &&
-           bpk_node_next_untouched(mount, &folder, &cursor, name, &node)) {
+           next_unedited(mount, &folder, handle, &cursor, name, &node)) {
         size_t n = add_entry(req, &folder, &node, name, cursor, plus, buffer + used, size - used);
         full = n > size - used;
         used += full ? 0 : n;
     }
-    if (edited && !full)
+    if (!full)
         used += list_edited(req, &folder, handle, cursor < first_edited ? first_edited : cursor,
                             plus, buffer + used, size - used);
     (void)fuse_reply_buf(req, buffer, used);

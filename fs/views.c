@@ -160,16 +160,13 @@ const char *bpk_view_tensor_name(const struct bpk_node *folder, const char *name
     return buffer;
 }
 
-bool bpk_view_of(struct bpk_mount *mount, const struct bpk_node *folder, const char *tensor,
-                 char ret_name[BPK_FILE_NAME_BUF], struct bpk_node *ret_node) {
-    const struct tensor_folder *found = find_folder(folder);
-    uint64_t number;
+bool bpk_view_name(const struct bpk_node *folder, const char *tensor,
+                   char ret_name[BPK_FILE_NAME_BUF]) {
     size_t len = strlen(tensor);
-    if (len > BPK_FILE_NAME_MAX || find_tensor(mount, tensor, &number) < 0)
+    if (len > BPK_FILE_NAME_MAX)
         return false;
     memcpy(ret_name, tensor, len);
-    strcpy(ret_name + len, found->suffix);
-    *ret_node = view_of_tensor(mount, found->file, number);
+    strcpy(ret_name + len, find_folder(folder)->suffix);
     return true;
 }
 

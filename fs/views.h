@@ -28,10 +28,10 @@ bool bpk_view_next(struct bpk_mount *mount, const struct bpk_node *folder, uint6
                    char ret_name[BPK_FILE_NAME_BUF], struct bpk_node *ret_node);
 struct bpk_node bpk_view_parent(const struct bpk_node *folder);
 
-/* In a folder of tensors: the node and the name of the view of the tensor whose file has that
- * number and name; false if it is no tensor. */
-bool bpk_view_of(struct bpk_mount *mount, const struct bpk_node *folder, const char *tensor,
-                 char ret_name[BPK_FILE_NAME_BUF], struct bpk_node *ret_node);
+/* In a folder of tensors: the name of the view of the file of that name in tensors/; false if it is
+ * too long for a tensor's. */
+bool bpk_view_name(const struct bpk_node *folder, const char *tensor,
+                   char ret_name[BPK_FILE_NAME_BUF]);
 
 /* The name in tensors/ of what `name` is a view of; NULL if it is none. `buffer` holds it. */
 const char *bpk_view_tensor_name(const struct bpk_node *folder, const char *name,

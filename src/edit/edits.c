@@ -270,14 +270,14 @@ enum bpk_found bpk_edits_lookup(struct bpk_edits *edits, enum bpk_folder folder,
     return found;
 }
 
-void bpk_edits_each_name(struct bpk_edits *edits, enum bpk_folder folder, bpk_name_fn *take,
+void bpk_edits_each_name(struct bpk_edits *edits, unsigned folders, bpk_name_fn *take,
                          void *context) {
     struct bpk_entry *entry;
     struct bpk_entry *next;
     pthread_mutex_lock(&edits->lock);
     HASH_ITER(hh, edits->entries, entry, next) {
-        if (entry->file && entry->key[0] == (char)folder)
-            take(context, entry->key + 1, entry->file->number, entry->file->target != NULL);
+        if (folders & 1U << entry->key[0])
+            take(context, (enum bpk_folder)entry->key[0], entry->key + 1, entry->file != NULL);
     }
     pthread_mutex_unlock(&edits->lock);
 }

@@ -76,9 +76,10 @@ enum bpk_found bpk_edits_lookup(struct bpk_edits *edits, enum bpk_folder folder,
  * tells was edited. Quicker than to look it up. */
 bool bpk_edits_is_as_in(struct bpk_edits *edits, const struct bpk_pack *pack, const char *name);
 
-/* Every name in the folder that was touched and is there. The callback must not call back. */
-typedef void bpk_name_fn(void *context, const char *name, uint64_t number, bool is_link);
-void bpk_edits_each_name(struct bpk_edits *edits, enum bpk_folder folder, bpk_name_fn *take,
+/* Every name in the folders (1 << bpk_folder) that was touched, all of one moment. The callback
+ * must not call back. */
+typedef void bpk_name_fn(void *context, enum bpk_folder folder, const char *name, bool is_there);
+void bpk_edits_each_name(struct bpk_edits *edits, unsigned folders, bpk_name_fn *take,
                          void *context);
 
 struct bpk_file_stat {

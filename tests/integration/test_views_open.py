@@ -160,3 +160,41 @@ def test_many_who_save_the_same_name(folder):
         np.save(view(mount, "text"), arrays[3])
         check_views(mount)
     assert edit.book(pack).tensor("text")[3] == raw(arrays[3])
+
+
+# --- Listings ---
+
+
+def touch_all(mount, names):
+    """Edits in every way what goes on having its name."""
+    for turn, name in enumerate(names):
+        if turn % 4 == 0:
+            np.save(view(mount, name), np.arange(3, dtype="i2"))
+        elif turn % 4 == 1:
+            view(mount, name).write_bytes(WHOLE[:HALF])
+        elif turn % 4 == 2:
+            with open(mount.tensors / name, "r+b") as file:
+                file.write(b"x")
+        else:
+            edit.change_sidecar(mount, name, param_id=turn)
+
+
+@pytest.mark.parametrize("where", ["tensors", "views/npy", "views/f32", "views/stats"])
+def test_what_is_edited_while_it_is_listed_comes_once(folder, where):
+    names = [f"layer.{i:04}.{'w' * 60}" for i in range(2000)]
+    pack = edit.make_pack(folder, [(name, "F32", [1], bytes(4), None) for name in names])
+    with edit.edited(pack) as mount:
+        arrays = names[1501::100]
+        for name in arrays:
+            view(mount, name).write_bytes(WHOLE[:HALF])
+        before = sorted(os.listdir(mount / where))
+        with os.scandir(mount / where) as entries:
+            listed = [next(entries).name]
+            touch_all(mount, names[::10])
+            for name in arrays:
+                with open(view(mount, name), "ab") as file:
+                    file.write(WHOLE[HALF:])
+            listed += [entry.name for entry in entries]
+        assert sorted(listed) == before == sorted(os.listdir(mount / where))
+        edit.control(mount, "discard")
+        assert sorted(os.listdir(mount / where)) == before
