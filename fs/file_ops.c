@@ -142,6 +142,22 @@ static bool keeps_cache(const struct open_file *handle, const struct bpk_node *n
            !bpk_seen_take_change(handle->mount, bpk_node_number(node));
 }
 
+/* The kernel would cut what a handle reads to the size that the file has by now: of what was
+ * composed when it was opened, and may be longer or shorter the next time. The control file has no
+ * size at all. */
+static bool is_direct(const struct bpk_mount *mount, const struct bpk_node *node) {
+    switch (node->kind) {
+    case BPK_NODE_COMMAND:
+    case BPK_NODE_STATUS_JSON:
+        return true;
+    case BPK_NODE_INDEX_TSV:
+    case BPK_NODE_STATS:
+        return mount->edits != NULL;
+    default:
+        return false;
+    }
+}
+
 void bpk_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
     struct bpk_node node;
     struct bpk_mount *mount = bpk_mount_of(req);
@@ -156,8 +172,7 @@ void bpk_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
     }
     fi->fh = (uint64_t)(uintptr_t)handle;
     fi->keep_cache = keeps_cache(handle, &node);
-    /* These have no size, or one that is another by the time they are read. */
-    fi->direct_io = node.kind == BPK_NODE_COMMAND || node.kind == BPK_NODE_STATUS_JSON;
+    fi->direct_io = is_direct(mount, &node);
     bpk_tell_changed(mount);
     if (fuse_reply_open(req, fi) < 0) { /* interrupted: no release will come */
         if (handle->is_counted)

@@ -121,15 +121,19 @@ static int read_tensor(const struct bpk_view *view, uint64_t offset, void *buffe
         return bpk_pack_read(view->mount->pack, view->tensor.index, offset, buffer, size, ret_read);
     char name[BPK_FILE_NAME_BUF + 8];
     struct bpk_place place = bpk_node_place(view->mount, &view->tensor, name);
-    return bpk_edits_read(view->mount->edits, &place, offset, buffer, size, ret_read);
+    int r = bpk_edits_read(view->mount->edits, &place, offset, buffer, size, ret_read);
+    return r == -ENODATA ? -ESTALE : r; /* the tensor is gone */
 }
 
-/* For a source: all of it or an error. A tensor that was cut since the view was opened has no
- * values to show. */
+/* For a source: all of it or an error. A tensor that was cut since the view was opened is not the
+ * one that it was opened for. */
 static int read_exactly(void *context, uint64_t offset, void *buffer, size_t size) {
+    const struct bpk_view *view = context;
     size_t n;
-    int r = read_tensor(context, offset, buffer, size, &n);
-    return r == 0 && n < size ? -EIO : r;
+    int r = read_tensor(view, offset, buffer, size, &n);
+    if (r == 0 && n < size)
+        r = view->mount->edits ? -ESTALE : -EIO;
+    return r;
 }
 
 static int read_values(struct bpk_view *view, uint64_t offset, void *buffer, size_t size,

@@ -4,7 +4,9 @@ Each case takes the array or its tensor away from the place where they meet. Wha
 go on showing the same bytes, under numbers of their own, and both can be written.
 """
 
+import mmap
 import os
+import shutil
 import threading
 
 import numpy as np
@@ -156,7 +158,7 @@ def test_many_who_save_the_same_name(folder):
         for thread in threads:
             thread.join()
         # Who is cut off by another's open may be told so; nobody finds the file there or gone.
-        assert set(said) <= {"done", "EINVAL"} and len(said) == 240
+        assert set(said) <= {"done", "EINVAL"} and len(said) == 240, set(said)
         np.save(view(mount, "text"), arrays[3])
         check_views(mount)
     assert edit.book(pack).tensor("text")[3] == raw(arrays[3])
@@ -198,3 +200,49 @@ def test_what_is_edited_while_it_is_listed_comes_once(folder, where):
         assert sorted(listed) == before == sorted(os.listdir(mount / where))
         edit.control(mount, "discard")
         assert sorted(os.listdir(mount / where)) == before
+
+
+# --- What is composed, and open while it changes ---
+
+
+def test_what_is_composed_is_read_whole_however_long_it_is_by_then(folder):
+    pack = edit.make_pack(folder)
+    with edit.edited(pack) as mount:
+        np.save(view(mount, "w" * 200), np.zeros(3))
+        edit.change_sidecar(mount, "text", shape=[1, 1, 1, 1, 1, len(edit.TEXT)])
+        files = [mount / ".bpkfs/status.json", mount / "index.tsv", mount / "views/stats/text.json"]
+        texts = [file.read_bytes() for file in files]
+        handles = [os.open(file, os.O_RDONLY) for file in files]
+        os.unlink(mount.tensors / ("w" * 200))
+        edit.change_sidecar(mount, "text", shape=[len(edit.TEXT)])
+        edit.commit(mount)
+        for file, handle, text in zip(files, handles, texts):
+            assert os.stat(file).st_size < len(text)
+            assert os.pread(handle, 1 << 20, 0) == text
+            assert os.pread(handle, 1 << 20, len(text) - 7) == text[-7:]
+            assert file.read_bytes() != text
+            os.close(handle)
+            shutil.copyfile(file, folder / "copy")
+            assert (folder / "copy").read_bytes() == file.read_bytes()
+            with open(file, "rb") as opened, mmap.mmap(opened.fileno(), 0, mmap.MAP_PRIVATE) as mapped:
+                assert mapped[:] == file.read_bytes()
+
+
+def spoil_by_cutting(mount):
+    os.truncate(mount.tensors / "text", 3)
+
+
+def spoil_by_discarding(mount):
+    edit.control(mount, "discard")
+
+
+@pytest.mark.parametrize("spoil", [spoil_by_cutting, spoil_by_discarding])
+def test_a_tensor_that_is_cut_or_gone_is_no_fault_of_the_pack(folder, spoil):
+    pack = edit.make_pack(folder)
+    with edit.edited(pack, log=[]) as mount:
+        np.save(view(mount, "text"), ARRAY)
+        handle = os.open(mount / "views/stats/text.json", os.O_RDONLY)
+        spoil(mount)
+        assert code_of(os.pread, handle, 100, 0) == "ESTALE"
+        os.close(handle)
+        edit.control(mount, "discard")
