@@ -109,6 +109,15 @@ static int view_of(struct open_file *handle, const struct bpk_node *node,
     return 0;
 }
 
+/* A view in views/npy/ and the array that comes into its place have one number, and the node may be
+ * the other by the time that it is used: whether it is such a number, and what it leads to now. */
+enum { AGAIN = 5 };
+
+static bool is_of_views(struct bpk_mount *mount, struct bpk_node *node) {
+    uint64_t number = bpk_node_number(node);
+    return bpk_view_is_number(number) && bpk_node_from_number(mount, number, node) == 0;
+}
+
 static int open_node(struct bpk_mount *mount, const struct bpk_node *node, int flags,
                      struct open_file *handle) {
     handle->for_writing = (flags & O_ACCMODE) != O_RDONLY;
@@ -165,6 +174,8 @@ void bpk_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
         return;
     struct open_file *handle = new_handle(mount);
     int r = handle ? open_node(mount, &node, fi->flags, handle) : -ENOMEM;
+    for (int i = 0; i < AGAIN && r == -ESTALE && is_of_views(mount, &node); i++)
+        r = open_node(mount, &node, fi->flags, handle);
     if (r < 0) {
         free_handle(mount, handle);
         bpk_reply_error(req, r);
@@ -277,6 +288,27 @@ static void read_composed(fuse_req_t req, const struct bpk_node *node,
     bpk_snapshot_drop(handle->mount, fresh);
 }
 
+/* -ENODATA: a text that has no bytes of its own, or a file that is gone. */
+static int read_node(struct bpk_mount *mount, const struct bpk_node *node, struct open_file *handle,
+                     void *buffer, size_t size, off_t offset, size_t *ret_read) {
+    int r = 0;
+    if (bpk_view_is_file(node)) {
+        struct bpk_view *view;
+        r = view_of(handle, node, &view);
+        if (r == 0)
+            r = bpk_view_read(view, (uint64_t)offset, buffer, size, ret_read);
+        bpk_node_note_change(mount, r);
+    } else if (mount->edits && bpk_node_is_editable(node)) {
+        char name[BPK_FILE_NAME_BUF + 8];
+        struct bpk_place place = bpk_node_place(mount, node, name);
+        r = bpk_edits_read(mount->edits, &place, (uint64_t)offset, buffer, size, ret_read);
+        bpk_node_note_change(mount, r);
+    } else if (node->kind == BPK_NODE_TENSOR) {
+        r = bpk_node_read(mount, node, (uint64_t)offset, buffer, size, ret_read);
+    }
+    return r;
+}
+
 void bpk_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
                  struct fuse_file_info *fi) {
     struct bpk_node node;
@@ -284,31 +316,18 @@ void bpk_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
     struct open_file *handle = handle_of(fi);
     if (!bpk_find_node(req, ino, &node))
         return;
-    bool edited = mount->edits && bpk_node_is_editable(&node);
-    if (handle->snapshot && !edited) {
+    if (handle->snapshot && !(mount->edits && bpk_node_is_editable(&node))) {
         read_snapshot(req, &handle->snapshot->text, size, offset);
         return;
     }
     void *buffer = bpk_thread_buffer(size);
     size_t n = 0;
-    int r = buffer ? 0 : -ENOMEM;
-    if (r == 0 && bpk_view_is_file(&node)) {
-        struct bpk_view *view;
-        r = view_of(handle, &node, &view);
-        if (r == 0)
-            r = bpk_view_read(view, (uint64_t)offset, buffer, size, &n);
-        bpk_node_note_change(mount, r);
-    } else if (r == 0 && edited) {
-        char name[BPK_FILE_NAME_BUF + 8];
-        struct bpk_place place = bpk_node_place(mount, &node, name);
-        r = bpk_edits_read(mount->edits, &place, (uint64_t)offset, buffer, size, &n);
-        if (r == -ENODATA) {
-            read_composed(req, &node, handle, size, offset);
-            return;
-        }
-        bpk_node_note_change(mount, r);
-    } else if (r == 0 && node.kind == BPK_NODE_TENSOR) {
-        r = bpk_node_read(mount, &node, (uint64_t)offset, buffer, size, &n);
+    int r = buffer ? read_node(mount, &node, handle, buffer, size, offset, &n) : -ENOMEM;
+    for (int i = 0; i < AGAIN && r == -ENODATA && is_of_views(mount, &node); i++)
+        r = read_node(mount, &node, handle, buffer, size, offset, &n);
+    if (r == -ENODATA) {
+        read_composed(req, &node, handle, size, offset);
+        return;
     }
     if (r < 0) {
         bpk_reply_error(req, r);
@@ -316,6 +335,18 @@ void bpk_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
     }
     bpk_stream_read(&handle->stream, mount, &node, (uint64_t)offset, n);
     (void)fuse_reply_buf(req, buffer, n);
+}
+
+static int write_node(struct bpk_mount *mount, const struct bpk_node *node,
+                      struct open_file *handle, const char *bytes, size_t size, off_t offset) {
+    if (bpk_view_is_file(node)) {
+        struct bpk_view *view;
+        int r = view_of(handle, node, &view);
+        return r < 0 ? r : bpk_view_write(view, (uint64_t)offset, bytes, size);
+    }
+    char name[BPK_FILE_NAME_BUF + 8];
+    struct bpk_place place = bpk_node_place(mount, node, name);
+    return bpk_edits_write(mount->edits, &place, (uint64_t)offset, bytes, size);
 }
 
 void bpk_op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t size, off_t offset,
@@ -329,17 +360,9 @@ void bpk_op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t size
         bpk_control_write(req, bytes, size);
         return;
     }
-    int r;
-    if (bpk_view_is_file(&node)) {
-        struct bpk_view *view;
-        r = view_of(handle, &node, &view);
-        if (r == 0)
-            r = bpk_view_write(view, (uint64_t)offset, bytes, size);
-    } else {
-        char name[BPK_FILE_NAME_BUF + 8];
-        struct bpk_place place = bpk_node_place(mount, &node, name);
-        r = bpk_edits_write(mount->edits, &place, (uint64_t)offset, bytes, size);
-    }
+    int r = write_node(mount, &node, handle, bytes, size, offset);
+    for (int i = 0; i < AGAIN && r == -ESTALE && is_of_views(mount, &node); i++)
+        r = write_node(mount, &node, handle, bytes, size, offset);
     if (handle)
         handle->wrote = true;
     bpk_tell_changed(mount);

@@ -113,7 +113,7 @@ int bpk_edits_begin_array(struct bpk_edits *edits, const char *name, uint64_t nu
 /* Whether there is a file of that number. */
 bool bpk_edits_has_file(struct bpk_edits *edits, uint64_t number);
 /* The number of the view in views/npy/ of the tensor whose file has that number, and the other way,
- * for any number that an array came to; 0: it is of none, or of a file. */
+ * for any number that an array came to; 0: it is of none. */
 uint64_t bpk_edits_view_number(struct bpk_edits *edits, uint64_t tensor);
 uint64_t bpk_edits_viewed(struct bpk_edits *edits, uint64_t number);
 

@@ -124,7 +124,7 @@ uint64_t bpk_edits_view_number(struct bpk_edits *edits, uint64_t tensor) {
 
 uint64_t bpk_edits_viewed(struct bpk_edits *edits, uint64_t number) {
     pthread_mutex_lock(&edits->lock);
-    uint64_t tensor = bpk_state_file(edits, number) ? 0 : viewed(edits, number);
+    uint64_t tensor = viewed(edits, number);
     pthread_mutex_unlock(&edits->lock);
     return tensor;
 }

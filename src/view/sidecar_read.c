@@ -305,7 +305,8 @@ static enum bpk_text_verdict take_param_id(const struct bpk_json_source *source,
 }
 
 static bool is_ignored(const char *key) {
-    static const char *const ignored[] = {"name", "nbytes", "data_offsets", "numpy", "xxh3", "problem"};
+    static const char *const ignored[] = {"name",  "nbytes", "data_offsets",
+                                          "numpy", "xxh3",   "problem"};
     for (size_t i = 0; i < BPK_ARRAY_LEN(ignored); i++)
         if (strcmp(key, ignored[i]) == 0)
             return true;
