@@ -2,6 +2,7 @@
 
 #include "handles.h"
 #include "log.h"
+#include "pack/pack_internal.h"
 #include "pack/text.h"
 #include "pack/util.h"
 #include "seen.h"
@@ -104,10 +105,13 @@ void bpk_mount_close(struct bpk_mount *mount) {
     bpk_view_stats_close(mount);
     bpk_view_refusals_close(mount);
     bpk_seen_close(mount);
+    if (mount->edits)
+        bpk_pack_unref_table(mount->pack);
+    else
+        bpk_pack_unref(mount->pack);
     bpk_edits_close(mount->edits);
     bpk_names_free(mount->tensor_names);
     bpk_names_free(mount->key_names);
-    bpk_pack_unref(mount->pack);
     bpk_outbuf_clear(&mount->faults);
     bpk_outbuf_clear(&mount->remarks);
     free(mount->pack_path);

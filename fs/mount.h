@@ -26,7 +26,9 @@ enum { BPK_SNAPSHOTS = 3 };
 enum { BPK_EXPORTS = 2 };
 
 struct bpk_mount {
-    struct bpk_pack *pack;        /* as it was mounted; numbers of files come from it */
+    /* As it was mounted: numbers of files come from it. Of a writable mount its table only: the
+     * file is the edits', who let go of it with the first commit. */
+    struct bpk_pack *pack;
     struct bpk_edits *edits;      /* NULL: read-only */
     struct fuse_session *session; /* set before the first request */
     struct bpk_pack_info info;

@@ -315,8 +315,12 @@ static void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fus
 static void op_statfs(fuse_req_t req, fuse_ino_t ino) {
     (void)ino;
     struct statvfs figures;
-    if (fstatvfs(bpk_pack_fd(bpk_mount_of(req)->pack), &figures) < 0) {
-        bpk_reply_error(req, -errno);
+    const struct bpk_mount *mount = bpk_mount_of(req);
+    struct bpk_pack *base = mount->edits ? bpk_edits_base(mount->edits) : bpk_pack_ref(mount->pack);
+    int r = fstatvfs(bpk_pack_fd(base), &figures) < 0 ? -errno : 0;
+    bpk_pack_unref(base);
+    if (r < 0) {
+        bpk_reply_error(req, r);
         return;
     }
     figures.f_namemax = 255;

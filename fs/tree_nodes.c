@@ -1,5 +1,6 @@
 #include "tree_nodes.h"
 
+#include "pack/pack_internal.h"
 #include "view/tree.h"
 
 #include <errno.h>
@@ -19,7 +20,7 @@ static void drop_locked(struct bpk_tree_view *view) {
     if (!view || --view->references > 0)
         return;
     bpk_names_free(view->names);
-    bpk_pack_unref(view->pack);
+    bpk_pack_unref_table(view->pack);
     free(view);
 }
 
@@ -37,7 +38,7 @@ static struct bpk_tree_view *make(struct bpk_pack *pack, unsigned generation) {
     }
     view->references = 1;
     view->generation = generation & GENERATION_MASK;
-    view->pack = bpk_pack_ref(pack);
+    view->pack = bpk_pack_ref_table(pack);
     return view;
 }
 

@@ -4,6 +4,7 @@
 #include "edit/store.h"
 #include "inode.h"
 #include "log.h"
+#include "pack/pack_internal.h"
 #include "requests.h"
 
 #include <errno.h>
@@ -119,6 +120,8 @@ int bpk_writable_open(struct bpk_mount *mount, const struct bpk_options *options
         bpk_log("%s: %s", mount->pack_path, diag.sentence);
         return r;
     }
+    (void)bpk_pack_ref_table(mount->pack);
+    bpk_pack_unref(mount->pack);
     if (bpk_edits_are_damaged(mount->edits))
         bpk_log("%s: the journal of the edits is damaged: those made after the damage are lost",
                 mount->pack_path);

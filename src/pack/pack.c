@@ -266,6 +266,7 @@ int bpk_pack_open(const char *path, const struct bpk_open_options *options,
     if (!pack)
         return bpk_diag_set(ret_diag, -ENOMEM, BPK_NO_OFFSET, "out of memory");
     atomic_init(&pack->references, 1);
+    atomic_init(&pack->readers, 1);
     pack->fd = -1;
     int r = load(pack, path, options ? options : &defaults, ret_diag);
     if (r < 0) {
@@ -277,15 +278,28 @@ int bpk_pack_open(const char *path, const struct bpk_open_options *options,
 }
 
 struct bpk_pack *bpk_pack_ref(struct bpk_pack *pack) {
+    atomic_fetch_add_explicit(&pack->readers, 1, memory_order_relaxed);
+    return bpk_pack_ref_table(pack);
+}
+
+void bpk_pack_unref(struct bpk_pack *pack) {
+    if (!pack)
+        return;
+    if (atomic_fetch_sub_explicit(&pack->readers, 1, memory_order_acq_rel) == 1 && pack->fd >= 0) {
+        close(pack->fd);
+        pack->fd = -1;
+    }
+    bpk_pack_unref_table(pack);
+}
+
+struct bpk_pack *bpk_pack_ref_table(struct bpk_pack *pack) {
     atomic_fetch_add_explicit(&pack->references, 1, memory_order_relaxed);
     return pack;
 }
 
-void bpk_pack_unref(struct bpk_pack *pack) {
+void bpk_pack_unref_table(struct bpk_pack *pack) {
     if (!pack || atomic_fetch_sub_explicit(&pack->references, 1, memory_order_acq_rel) != 1)
         return;
-    if (pack->fd >= 0)
-        close(pack->fd);
     bpk_meta_clear(&pack->meta);
     free(pack->data_order);
     free(pack->lost);

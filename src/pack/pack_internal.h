@@ -9,6 +9,7 @@
 
 struct bpk_pack {
     atomic_uint references;
+    atomic_uint readers; /* those of them that may read the file; with the last it is closed */
     int fd;
     struct stat stat; /* when it was opened */
     struct bpk_header header;
@@ -38,5 +39,10 @@ void bpk_pack_hidden(const struct bpk_pack *pack, struct bpk_pack_hidden ret_hid
  * belongs to no tensor. Gaps that only bring the next tensor to a multiple of 256 are looked at if
  * `all`; there is one a tensor. Returns 1 with the byte's offset, 0 if there is none, -errno. */
 int bpk_pack_find_stray(const struct bpk_pack *pack, uint64_t from, bool all, uint64_t *ret_offset);
+
+/* A reference of one who needs what is in memory only: names, descriptors, metadata. It does not
+ * keep the file open, whose disk space another pack may need by now. */
+struct bpk_pack *bpk_pack_ref_table(struct bpk_pack *pack);
+void bpk_pack_unref_table(struct bpk_pack *pack); /* NULL is fine */
 
 #endif

@@ -1,5 +1,6 @@
 #include "view/names.h"
 
+#include "pack/pack_internal.h"
 #include "pack/text.h"
 #include "pack/util.h"
 
@@ -190,7 +191,7 @@ int bpk_names_new(struct bpk_pack *pack, enum bpk_names_of of, struct bpk_names 
         return -ENOMEM;
     struct bpk_pack_info info;
     bpk_pack_get_info(pack, &info);
-    names->pack = bpk_pack_ref(pack);
+    names->pack = bpk_pack_ref_table(pack);
     names->of = of;
     names->count = of == BPK_NAMES_TENSORS ? info.tensors : info.metadata_entries;
     int r = gather_long(names);
@@ -205,7 +206,7 @@ int bpk_names_new(struct bpk_pack *pack, enum bpk_names_of of, struct bpk_names 
 void bpk_names_free(struct bpk_names *names) {
     if (!names)
         return;
-    bpk_pack_unref(names->pack);
+    bpk_pack_unref_table(names->pack);
     free(names->long_names);
     free(names);
 }

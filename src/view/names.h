@@ -18,7 +18,7 @@ struct bpk_names;
 
 enum bpk_names_of { BPK_NAMES_TENSORS, BPK_NAMES_METADATA };
 
-/* Takes a reference to `pack`. 0 or -ENOMEM. */
+/* Takes a reference to `pack`, not to its file. 0 or -ENOMEM. */
 int bpk_names_new(struct bpk_pack *pack, enum bpk_names_of of, struct bpk_names **ret_names);
 void bpk_names_free(struct bpk_names *names); /* NULL is fine */
 

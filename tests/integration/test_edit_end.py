@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pathlib
 import signal
 import time
 
@@ -179,3 +180,26 @@ def test_pending_files_are_told_what_helps(pack):
         assert sorted(said) == sorted(paths)
         assert all(helps in said[path] for path, helps in paths.items()), said
         edit.control(mount, "discard")
+
+
+def deleted_files(pid):
+    """What a process has open that has no name any more."""
+    links = (os.readlink(fd) for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir())
+    return [link for link in links if link.endswith("(deleted)")]
+
+
+def test_the_disk_space_of_a_replaced_pack_is_free(folder):
+    """Nobody holds the pack that was, but who has a tensor of it open."""
+    pack = edit.make_pack(folder)
+    with edit.edited(pack) as mount:
+        os.listdir(mount / "tree")
+        for turn in range(3):
+            for name in ("model.bpk", "model.safetensors"):
+                assert (mount / "views/export" / name).read_bytes()
+            (mount / "metadata/note").write_text(str(turn))
+            edit.commit(mount)
+            assert deleted_files(mount.daemon.pid) == []
+            assert os.statvfs(mount.path).f_blocks > 0
+            assert (mount.tensors / "text").read_bytes() == edit.TEXT
+            assert {"conv", "fc", "norm"} < set(os.listdir(mount / "tree"))
+            assert json.loads((mount / "tensors/text.json").read_text())["nbytes"] == len(edit.TEXT)

@@ -145,20 +145,6 @@ def test_an_edit_while_it_is_open_is_estale(folder):
         os.close(fd)
 
 
-def test_a_commit_lets_go_of_what_was_exported(folder):
-    """Of packs that are no more, the mount keeps none open but the one that it began with."""
-    pack = edit.make_pack(folder)
-    with edit.edited(pack) as mount:
-        for text in ("1", "2", "3"):
-            (mount / "metadata/k").write_text(text)
-            for name in ("model.bpk", "model.safetensors"):
-                (mount / "views/export" / name).read_bytes()
-            edit.commit(mount)
-        fds = (f"/proc/{mount.daemon.pid}/fd/{fd}" for fd in os.listdir(f"/proc/{mount.daemon.pid}/fd"))
-        gone = {os.readlink(fd) for fd in fds if os.readlink(fd).endswith("(deleted)")}
-        assert len(gone) == 1, gone
-
-
 def test_an_invalid_edit_is_not_exported_in_silence(folder):
     pack = edit.make_pack(folder)
     with edit.edited(pack, status=3) as mount:
