@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs what bpkfs is built with and, with --tests, what its tests use besides.
+# Installs what bpkfs is built with and, with --tests, what its tests use besides; with --bench,
+# what its benchmark does.
 #
 # Debian and Ubuntu: by apt-get, as root or through sudo; nothing happens where all is there
 # already. Elsewhere: prints the packages to install, and fails, if something is missing.
@@ -11,20 +12,26 @@ test_packages='python3-pytest python3-numpy python3-cbor2 rsync vim nano jq more
     attr acl ripgrep tar strace xfsprogs btrfs-progs e2fsprogs bsdextrautils file mandoc ed zip
     unzip gzip shellcheck zsh fish shared-mime-info'
 
+bench_packages='squashfuse squashfs-tools erofs-utils fuse-zip archivemount tar xfsprogs btrfs-progs
+    e2fsprogs'
+
 fail() {
     printf 'install-deps.sh: %s\n' "$*" >&2
     exit 1
 }
 
 with_tests=no
-case $#,${1-} in
-0,) ;;
-1,--tests) with_tests=yes ;;
-*)
-    printf 'usage: sh packaging/install-deps.sh [--tests]\n' >&2
-    exit 2
-    ;;
-esac
+with_bench=no
+for word; do
+    case $word in
+    --tests) with_tests=yes ;;
+    --bench) with_bench=yes ;;
+    *)
+        printf 'usage: sh packaging/install-deps.sh [--tests] [--bench]\n' >&2
+        exit 2
+        ;;
+    esac
+done
 
 # ---- other distributions ---------------------------------------------------------------------
 
@@ -37,6 +44,11 @@ has_everything() {
         pkg-config --exists "$library" || return 1
     done
     echo '#include <uthash.h>' | cc -E - >/dev/null 2>&1 || return 1
+    if [ "$with_bench" = yes ]; then
+        for tool in mksquashfs squashfuse_ll mkfs.erofs fuse-zip archivemount; do
+            command -v "$tool" >/dev/null || return 1
+        done
+    fi
     [ "$with_tests" = no ] || python3 -c 'import pytest, numpy, cbor2' 2>/dev/null
 }
 
@@ -48,6 +60,16 @@ install-deps.sh: this is neither Debian nor Ubuntu, and something is missing; pl
               jansson-devel uthash-devel xxhash-devel check-devel
   Arch:   pacman -S meson ninja gcc pkgconf fuse3 libcbor jansson uthash xxhash check
 END
+    if [ "$with_bench" = yes ]; then
+        cat <<'END'
+
+and for the benchmark, as far as they are there:
+
+  Fedora: dnf install squashfuse squashfs-tools erofs-utils fuse-zip archivemount xfsprogs \
+              btrfs-progs e2fsprogs
+  Arch:   pacman -S squashfuse squashfs-tools erofs-utils fuse-zip xfsprogs btrfs-progs e2fsprogs
+END
+    fi
     [ "$with_tests" = yes ] || return 0
     cat <<'END'
 
@@ -71,6 +93,9 @@ fi
 # ---- Debian and Ubuntu -----------------------------------------------------------------------
 
 wanted=$build_packages
+if [ "$with_bench" = yes ]; then
+    wanted="$wanted $bench_packages"
+fi
 if [ "$with_tests" = yes ]; then
     wanted="$wanted $test_packages"
     # Any Emacs will do, and its packages exclude each other.

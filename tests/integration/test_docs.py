@@ -377,6 +377,8 @@ def test_install_deps_elsewhere(folder):
     assert result.status == 1 and result.out == b""
     for package in ("fuse3-devel", "python3-cbor2", "pacman -S meson", "python-pytest"):
         assert package in result.err
+    result = run("/bin/sh", PACKAGING / "install-deps.sh", "--bench", env={"PATH": str(folder)})
+    assert result.status == 1 and "squashfuse" in result.err and "python3-cbor2" not in result.err
     assert run("/bin/sh", PACKAGING / "install-deps.sh", "--tset").status == 2
 
 
@@ -387,6 +389,7 @@ SCRIPTS = [
     "packaging/debian/tests/mount",
     "packaging/debian/tests/smoke",
     "tests/run.sh",
+    "tests/bench/run.sh",
     ".ci/run",
 ]
 
