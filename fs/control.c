@@ -149,6 +149,7 @@ static void run_command(fuse_req_t req, size_t size, const char *command) {
         bpk_reply_error(req, r);
     else
         (void)fuse_reply_write(req, size);
+    bpk_pack_unref(bpk_edits_take_replaced(mount->edits)); /* nobody waits for that */
 }
 
 void bpk_control_write(fuse_req_t req, const char *text, size_t size) {
@@ -177,6 +178,7 @@ void bpk_control_commit_idle(struct bpk_mount *mount) {
         return;
     (void)commit(mount, BPK_COMMIT_VALID_AT_UNMOUNT, true);
     bpk_tell_changed(mount);
+    bpk_pack_unref(bpk_edits_take_replaced(mount->edits));
 }
 
 /* What is left when the mount is gone, one line each. */

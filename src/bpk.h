@@ -267,7 +267,7 @@ bool bpk_pack_tensor_problem(const struct bpk_pack *pack, uint32_t index, char *
 typedef void bpk_problem_fn(void *context, uint32_t tensor, const char *sentence);
 
 /* Reports every fault. This one reads the padding (not the tensors), which may take a while.
- * Returns 0, or -EIO if the file could not be read. */
+ * Returns 0, -ENOMEM, or -EIO if the file could not be read. */
 int bpk_pack_check(const struct bpk_pack *pack, bpk_problem_fn *report, void *context);
 
 /* Reports what is unusual but no fault: the v0.19 layout, zero bytes after the CBOR, a quantised

@@ -16,27 +16,17 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <xxhash.h>
 
 /* ---- publish --------------------------------------------------------------------------------- */
 
-int bpk_state_base_id(const struct bpk_pack *pack, struct bpk_base_id *ret_id) {
-    size_t size = BPK_HEADER_SIZE + (size_t)pack->header.metadata_size;
-    _cleanup_free_ uint8_t *bytes = malloc(size);
-    size_t n;
-    if (!bytes)
-        return -ENOMEM;
-    int r = bpk_io_pread(pack->fd, 0, bytes, size, &n);
-    if (r < 0)
-        return r;
-    *ret_id = (struct bpk_base_id){
+struct bpk_base_id bpk_state_base_id(const struct bpk_pack *pack) {
+    return (struct bpk_base_id){
         .ino = pack->stat.st_ino,
         .size = (uint64_t)pack->stat.st_size,
         .mtime_sec = pack->stat.st_mtim.tv_sec,
         .mtime_nsec = pack->stat.st_mtim.tv_nsec,
-        .hash = XXH3_64bits(bytes, n),
+        .hash = pack->table_hash,
     };
-    return 0;
 }
 
 static int list_contents(struct bpk_commit *commit) {
@@ -79,8 +69,7 @@ static int before_publish(void *context, int fd, struct bpk_diag *diag) {
     pthread_mutex_lock(&edits->lock);
     if (r == 0)
         r = bpk_record_begin(edits, 0);
-    if (r == 0)
-        r = bpk_state_base_id(commit->made, &commit->committed.base_id);
+    commit->committed.base_id = bpk_state_base_id(commit->made);
     if (r == 0)
         r = bpk_state_prepare_base(edits, commit->made);
     if (r == 0)
@@ -151,6 +140,8 @@ static int forget_undone(struct bpk_commit *commit) {
 static int take_over(struct bpk_commit *commit, bool kept_data) {
     struct bpk_edits *edits = commit->edits;
     pthread_mutex_lock(&edits->lock);
+    struct bpk_pack *before = bpk_steal_ptr(edits->replaced);
+    edits->replaced = bpk_pack_ref(edits->base);
     int r = bpk_state_rebase(edits, commit->made, &commit->committed);
     if (r == 0) {
         if (edits->lock_fd >= 0)
@@ -162,6 +153,7 @@ static int take_over(struct bpk_commit *commit, bool kept_data) {
         edits->broken = bpk_state_compact(edits) < 0;
     }
     pthread_mutex_unlock(&edits->lock);
+    bpk_pack_unref(before);
     return r;
 }
 

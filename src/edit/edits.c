@@ -140,8 +140,7 @@ int bpk_edits_open(const char *path, struct bpk_pack *pack, const struct bpk_edi
     if (r == 0)
         r = bpk_store_init(&edits->store, edits->parent, name);
     edits->store.lock = &edits->lock;
-    if (r == 0)
-        r = bpk_state_base_id(pack, &edits->base_id);
+    edits->base_id = bpk_state_base_id(pack);
     if (r < 0)
         bpk_diag_set(diag, r, BPK_NO_OFFSET, "cannot prepare for edits: %s", strerror(-r));
     if (r == 0)
@@ -211,6 +210,7 @@ void bpk_edits_close(struct bpk_edits *edits) {
     bpk_names_free(edits->prepared.tensor_names);
     bpk_names_free(edits->prepared.key_names);
     bpk_pack_unref(edits->base);
+    bpk_pack_unref(edits->replaced);
     if (edits->lock_fd >= 0)
         close(edits->lock_fd);
     if (edits->parent >= 0)
@@ -228,6 +228,13 @@ struct bpk_pack *bpk_edits_base(struct bpk_edits *edits) {
     struct bpk_pack *base = bpk_pack_ref(edits->base);
     pthread_mutex_unlock(&edits->lock);
     return base;
+}
+
+struct bpk_pack *bpk_edits_take_replaced(struct bpk_edits *edits) {
+    pthread_mutex_lock(&edits->lock);
+    struct bpk_pack *replaced = bpk_steal_ptr(edits->replaced);
+    pthread_mutex_unlock(&edits->lock);
+    return replaced;
 }
 
 uint64_t bpk_edits_generation(struct bpk_edits *edits) {

@@ -187,6 +187,10 @@ struct bpk_commit_result {
 int bpk_edits_commit(struct bpk_edits *edits, enum bpk_commit_mode mode,
                      const struct bpk_remarks *remarks, struct bpk_commit_result *ret_result,
                      struct bpk_diag *diag);
+/* The pack that the last commit replaced, a reference; NULL: none. To let go of it may take the
+ * filesystem long, as all of its pages are freed, so that who waits for the commit need not wait
+ * for that; otherwise the next commit or the end lets go. */
+struct bpk_pack *bpk_edits_take_replaced(struct bpk_edits *edits);
 /* Writes what a commit would write to `name` in an open folder, a file that is not there yet
  * (-EEXIST), and leaves pack and edits as they are. -EINVAL: the folder is that of the edits.
  * `mode`: BPK_COMMIT_ALL, -EBADMSG as there, or BPK_COMMIT_VALID. */

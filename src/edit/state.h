@@ -98,6 +98,7 @@ struct bpk_edits {
     char *path; /* of the pack, absolute, links followed */
     int parent; /* its folder */
     struct bpk_pack *base;
+    struct bpk_pack *replaced;      /* by the last commit; NULL: none, or it was taken */
     struct bpk_names *tensor_names; /* of the base */
     struct bpk_names *key_names;
     struct bpk_prepared { /* names of the pack that is to be the base next */
@@ -275,7 +276,7 @@ int bpk_state_hide_keys(struct bpk_edits *edits);
 int bpk_state_fit_base(struct bpk_edits *edits);
 
 /* ---- commit.c (locked) ---- */
-int bpk_state_base_id(const struct bpk_pack *pack, struct bpk_base_id *ret_id);
+struct bpk_base_id bpk_state_base_id(const struct bpk_pack *pack);
 /* Writes a journal of what the state is, or removes the edits folder if there are no edits. */
 int bpk_state_compact(struct bpk_edits *edits);
 

@@ -6,6 +6,7 @@
 #include "pack/layout.h"
 #include "pack/pack_internal.h"
 #include "pack/text.h"
+#include "pack/util.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -144,14 +145,49 @@ static void check_lost(const struct bpk_pack *pack, const struct reporter *to) {
     }
 }
 
+/* Gaps between small tensors lie close together: one read gets many of them. */
+struct window {
+    uint64_t start;
+    size_t len;
+    uint8_t bytes[64 << 10];
+};
+
+/* As bpk_io_find_nonzero, for a gap of less than a block. `next` is where the next one may be. */
+static int find_in_small_gap(const struct bpk_pack *pack, struct window *window, uint64_t start,
+                             uint64_t end, uint64_t next, uint64_t *ret_offset) {
+    if (start < window->start || end > window->start + window->len) {
+        bool is_close = next < start + sizeof(window->bytes);
+        size_t wanted = is_close ? sizeof(window->bytes) : (size_t)(end - start);
+        window->start = start;
+        int r = bpk_io_pread(pack->fd, start, window->bytes, wanted, &window->len);
+        if (r < 0) {
+            window->len = 0;
+            return r;
+        }
+    }
+    for (uint64_t at = start; at < end && at < window->start + window->len; at++) {
+        if (window->bytes[at - window->start] != 0) {
+            *ret_offset = at;
+            return 1;
+        }
+    }
+    return 0;
+}
+
 int bpk_pack_find_stray(const struct bpk_pack *pack, uint64_t from, bool all,
                         uint64_t *ret_offset) {
     uint64_t reached = from;
     int found = 0;
+    _cleanup_free_ struct window *window = calloc(1, sizeof(*window));
+    if (!window)
+        return -ENOMEM;
     for (size_t k = 0; k < pack->meta.tensor_count && found == 0; k++) {
         const struct bpk_meta_tensor *t = &pack->meta.tensors[pack->data_order[k]];
         uint64_t start = pack->data_start + t->start;
-        if (all ? start > reached : start > bpk_layout_align(reached))
+        if (all && start > reached && start - reached < BPK_ALIGNMENT)
+            found = find_in_small_gap(pack, window, reached, start, pack->data_start + t->end,
+                                      ret_offset);
+        else if (all ? start > reached : start > bpk_layout_align(reached))
             found = bpk_io_find_nonzero(pack->fd, reached, start, ret_offset);
         if (pack->data_start + t->end > reached)
             reached = pack->data_start + t->end;
@@ -194,7 +230,8 @@ int bpk_pack_check(const struct bpk_pack *pack, bpk_problem_fn *report, void *co
     if (pack->lost_count > 0)
         return 0; /* where the lost tensors lay, nothing can be said of padding and end */
     check_end(pack, &to);
-    return check_padding(pack, &to) < 0 ? -EIO : 0;
+    int r = check_padding(pack, &to);
+    return r < 0 && r != -ENOMEM ? -EIO : r;
 }
 
 /* ---- notes ----------------------------------------------------------------------------------- */

@@ -10,6 +10,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
+
+/* Compiled in: libbpk.so needs no other library for it. */
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -39,6 +44,28 @@ static int read_some(const struct bpk_pack *pack, uint64_t offset, void *buffer,
     return 0;
 }
 
+/* A large block is touched page by page, here and there: fewer and larger pages cost less. */
+static void use_large_pages(uint8_t *block, size_t size) {
+    enum { LARGE = 4 << 20, PAGE = 4096 };
+    uintptr_t start = ((uintptr_t)block + PAGE - 1) / PAGE * PAGE;
+    uintptr_t end = ((uintptr_t)block + size) / PAGE * PAGE;
+    if (size >= LARGE)
+        (void)madvise((void *)start, end - start, MADV_HUGEPAGE);
+}
+
+static int hash_table(const uint8_t *header, const uint8_t *block, size_t size,
+                      uint64_t *ret_hash) {
+    XXH3_state_t *state = XXH3_createState();
+    if (!state)
+        return -ENOMEM;
+    (void)XXH3_64bits_reset(state);
+    (void)XXH3_64bits_update(state, header, BPK_HEADER_SIZE);
+    (void)XXH3_64bits_update(state, block, size);
+    *ret_hash = XXH3_64bits_digest(state);
+    (void)XXH3_freeState(state);
+    return 0;
+}
+
 static int read_metadata(struct bpk_pack *pack, struct bpk_diag *diag) {
     uint8_t header[BPK_HEADER_SIZE];
     size_t n;
@@ -56,12 +83,15 @@ static int read_metadata(struct bpk_pack *pack, struct bpk_diag *diag) {
     _cleanup_free_ uint8_t *block = malloc(size > 0 ? size : 1);
     if (!block)
         return bpk_diag_set(diag, -ENOMEM, BPK_NO_OFFSET, "out of memory");
+    use_large_pages(block, size);
     r = read_some(pack, BPK_HEADER_SIZE, block, size, &n, diag);
     if (r < 0)
         return r;
     if (n < size)
         return bpk_diag_set(diag, -EBADMSG, BPK_HEADER_SIZE + n,
                             "the file was cut while it was read");
+    if (hash_table(header, block, size, &pack->table_hash) < 0) /* parsing changes the block */
+        return bpk_diag_set(diag, -ENOMEM, BPK_NO_OFFSET, "out of memory");
     return bpk_meta_parse(bpk_steal_ptr(block), size, BPK_HEADER_SIZE, &pack->meta, diag);
 }
 

@@ -13,6 +13,7 @@ struct bpk_pack {
     int fd;
     struct stat stat; /* when it was opened */
     struct bpk_header header;
+    uint64_t table_hash; /* XXH3-64 of header and metadata, as they are in the file */
     struct bpk_meta meta;
     enum bpk_layout layout;
     uint64_t data_start;

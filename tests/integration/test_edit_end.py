@@ -198,7 +198,7 @@ def test_the_disk_space_of_a_replaced_pack_is_free(folder):
                 assert (mount / "views/export" / name).read_bytes()
             (mount / "metadata/note").write_text(str(turn))
             edit.commit(mount)
-            assert deleted_files(mount.daemon.pid) == []
+            wait_until(lambda: deleted_files(mount.daemon.pid) == [], "the old pack closed")
             assert os.statvfs(mount.path).f_blocks > 0
             assert (mount.tensors / "text").read_bytes() == edit.TEXT
             assert {"conv", "fc", "norm"} < set(os.listdir(mount / "tree"))
