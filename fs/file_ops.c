@@ -379,6 +379,8 @@ void bpk_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
     struct bpk_mount *mount = bpk_mount_of(req);
     struct open_file *handle = handle_of(fi);
     if (handle) {
+        const struct bpk_view *view = handle->view;
+        uint64_t tensor = view ? bpk_view_node(view)->number : 0;
         /* A shared map writes after the last flush; nobody hears of a fault now. */
         if (mount->edits && handle->for_writing && bpk_node_from_number(mount, ino, &node) == 0 &&
             bpk_node_is_editable(&node)) {
@@ -389,6 +391,8 @@ void bpk_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
         if (handle->is_counted)
             bpk_edits_released(mount->edits, ino, handle->for_writing);
         free_handle(mount, handle);
+        if (mount->edits && tensor)
+            bpk_edits_unused(mount->edits, tensor);
     }
     bpk_reply_changed(req, 0);
 }

@@ -124,6 +124,8 @@ int bpk_edits_rename(struct bpk_edits *edits, const struct bpk_place *from, enum
 
 void bpk_edits_opened(struct bpk_edits *edits, const struct bpk_place *place, bool for_writing);
 void bpk_edits_released(struct bpk_edits *edits, uint64_t number, bool for_writing);
+/* Somebody has read the file who did not say that it was opened. */
+void bpk_edits_unused(struct bpk_edits *edits, uint64_t number);
 
 /* Every file that is open for writing, by its path in the mount; returns how many. `take` may be
  * NULL. */

@@ -369,6 +369,8 @@ void bpk_edits_opened(struct bpk_edits *edits, const struct bpk_place *place, bo
 
 void bpk_state_close_unused(struct bpk_edits *edits, uint64_t number) {
     struct bpk_file *file = bpk_state_file(edits, number);
+    if (!file)
+        file = bpk_state_file(edits, bpk_state_viewed(edits, number));
     if (file && file->opens == 0 && file->content)
         bpk_content_close(file->content);
 }
@@ -387,9 +389,19 @@ void bpk_edits_released(struct bpk_edits *edits, uint64_t number, bool for_writi
         HASH_FIND(hh, edits->opens, &number, sizeof(number), open);
         if (open)
             open->writers -= for_writing && open->writers > 0;
-        if (open && --open->count == 0)
+        if (open && --open->count == 0) {
             bpk_state_free_open(edits, open);
+            open = NULL;
+        }
+        if (!open)
+            bpk_state_close_unused(edits, number);
     }
+    pthread_mutex_unlock(&edits->lock);
+}
+
+void bpk_edits_unused(struct bpk_edits *edits, uint64_t number) {
+    pthread_mutex_lock(&edits->lock);
+    bpk_state_close_unused(edits, number);
     pthread_mutex_unlock(&edits->lock);
 }
 

@@ -207,7 +207,7 @@ void bpk_state_stale(struct bpk_edits *edits, uint64_t number);
 void bpk_state_stale_name(struct bpk_edits *edits, enum bpk_folder folder, const char *name);
 bool bpk_state_find_base(const struct bpk_edits *edits, const char *name, uint32_t *ret_index);
 bool bpk_state_is_open(struct bpk_edits *edits, uint64_t number);
-/* Closes the data file of a file that nobody has open. */
+/* Closes the data file of a file that nobody has open, or of what that number is a view of. */
 void bpk_state_close_unused(struct bpk_edits *edits, uint64_t number);
 void bpk_state_take_opens(struct bpk_edits *edits, struct bpk_file *file);
 /* The other way: the file is to go, and its number is another file's. */
@@ -319,6 +319,8 @@ int bpk_state_check_array(struct bpk_file *file);
 /* ---- view_numbers.c (locked) ---- */
 /* The number for an array that comes into the place of that tensor's view; 0: of none. */
 uint64_t bpk_state_new_array_number(struct bpk_edits *edits, uint64_t tensor);
+/* The number of the tensor's file that a view of that number is of; 0: of none. */
+uint64_t bpk_state_viewed(const struct bpk_edits *edits, uint64_t number);
 /* The file is to lose its name: if it is an array in the place of a tensor's view, or that tensor,
  * they have nothing to do with each other from now on. */
 int bpk_state_part_view(struct bpk_edits *edits, const struct bpk_file *file);

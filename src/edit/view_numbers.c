@@ -61,7 +61,7 @@ static uint64_t view_number(const struct bpk_edits *edits, uint64_t tensor) {
     return found ? *found : BPK_ARRAY_NUMBERS + tensor;
 }
 
-static uint64_t viewed(const struct bpk_edits *edits, uint64_t number) {
+uint64_t bpk_state_viewed(const struct bpk_edits *edits, uint64_t number) {
     const uint64_t *found = find(edits->viewed_numbers, number);
     return found ? *found : number < BPK_ARRAY_NUMBERS ? 0 : number - BPK_ARRAY_NUMBERS;
 }
@@ -72,7 +72,7 @@ uint64_t bpk_state_new_array_number(struct bpk_edits *edits, uint64_t tensor) {
 
 /* The array keeps the number. */
 static int part(struct bpk_edits *edits, uint64_t number) {
-    uint64_t tensor = viewed(edits, number);
+    uint64_t tensor = bpk_state_viewed(edits, number);
     if (tensor && view_number(edits, tensor) == number) {
         uint64_t other = BPK_ARRAY_NUMBERS + edits->next_number++;
         int r = set(&edits->viewed_numbers, other, tensor);
@@ -94,12 +94,13 @@ int bpk_state_part_view(struct bpk_edits *edits, const struct bpk_file *file) {
     memcpy(name, file->name, len);
     strcpy(name + len, ".npy");
     const struct bpk_entry *entry = bpk_state_entry(edits, BPK_IN_NPY, name);
-    bool is_its_array = entry && entry->file && viewed(edits, entry->file->number) == file->number;
+    bool is_its_array =
+        entry && entry->file && bpk_state_viewed(edits, entry->file->number) == file->number;
     return is_its_array ? part(edits, entry->file->number) : 0;
 }
 
 int bpk_state_join_view(struct bpk_edits *edits, uint64_t number, uint64_t *tensor) {
-    uint64_t before = viewed(edits, number);
+    uint64_t before = bpk_state_viewed(edits, number);
     if (*tensor == 0 && before >= BPK_FIRST_NEW_NUMBER && !bpk_state_file(edits, before))
         *tensor = before;
     if (*tensor == 0) {
@@ -124,7 +125,7 @@ uint64_t bpk_edits_view_number(struct bpk_edits *edits, uint64_t tensor) {
 
 uint64_t bpk_edits_viewed(struct bpk_edits *edits, uint64_t number) {
     pthread_mutex_lock(&edits->lock);
-    uint64_t tensor = viewed(edits, number);
+    uint64_t tensor = bpk_state_viewed(edits, number);
     pthread_mutex_unlock(&edits->lock);
     return tensor;
 }

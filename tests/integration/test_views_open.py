@@ -6,6 +6,7 @@ go on showing the same bytes, under numbers of their own, and both can be writte
 
 import mmap
 import os
+import resource
 import shutil
 import threading
 
@@ -246,3 +247,30 @@ def test_a_tensor_that_is_cut_or_gone_is_no_fault_of_the_pack(folder, spoil):
         assert code_of(os.pread, handle, 100, 0) == "ESTALE"
         os.close(handle)
         edit.control(mount, "discard")
+
+
+# --- What the daemon keeps open ---
+
+
+def test_arrays_and_views_leave_no_file_open(folder):
+    """Fewer files may be open than tensors are written and read."""
+    names = [f"t{i}" for i in range(300)]
+    pack = edit.make_pack(folder, [(name, "F32", [2], bytes(8), None) for name in names])
+    with edit.edited(pack) as mount:
+        resource.prlimit(mount.daemon.pid, resource.RLIMIT_NOFILE, (60, 60))
+        for turn, name in enumerate(names):
+            array = np.arange(6, dtype="f4").reshape(2, 3)
+            if turn % 3 == 0:
+                np.save(view(mount, name), np.asfortranarray(array))
+            elif turn % 3 == 1:
+                np.save(view(mount, name), array)
+                np.load(view(mount, name), mmap_mode="r+")[:] = 1
+            else:
+                (mount / "views/npy/.part").write_bytes(saved(array))
+                os.rename(mount / "views/npy/.part", view(mount, name))
+        for name in names:
+            for file in (f"npy/{name}.npy", f"f32/{name}.npy", f"stats/{name}.json"):
+                (mount / "views" / file).read_bytes()
+        assert len((mount / "views/export/model.safetensors").read_bytes()) > 300 * 24
+        edit.commit(mount)
+        assert len(os.listdir(f"/proc/{mount.daemon.pid}/fd")) < 30
