@@ -272,13 +272,15 @@ int bpk_content_hold(struct bpk_content *content) {
     return r;
 }
 
-/* The run at `offset`, and the pack it is of, so that its reader can see whether that changed. */
-static int resolve(struct bpk_content *content, uint64_t offset, struct bpk_run *ret_run,
-                   const struct bpk_pack **ret_pack) {
+/* The run at `offset`, looked for in `size` bytes, and the pack it is of, so that its reader can
+ * see whether that changed. */
+static int resolve(struct bpk_content *content, uint64_t offset, uint64_t size,
+                   struct bpk_run *ret_run, const struct bpk_pack **ret_pack) {
     uint64_t block = offset / BPK_BLOCK;
-    uint64_t end = end_of_run(content, block, blocks_of(content->size)) * BPK_BLOCK;
-    if (end > content->size)
-        end = content->size;
+    uint64_t end = size < content->size - offset ? offset + size : content->size;
+    uint64_t run_end = end_of_run(content, block, blocks_of(end)) * BPK_BLOCK;
+    if (end > run_end)
+        end = run_end;
     *ret_pack = NULL;
     if (owns(content, block)) {
         int r = open_data(content, false);
@@ -303,7 +305,7 @@ static int resolve(struct bpk_content *content, uint64_t offset, struct bpk_run 
             (struct bpk_run){bpk_pack_fd(content->pack), tensor.start + offset, end - offset};
         return 0;
     }
-    int r = resolve(content->below, offset, ret_run, ret_pack);
+    int r = resolve(content->below, offset, end - offset, ret_run, ret_pack);
     if (r == 0 && ret_run->size > end - offset)
         ret_run->size = end - offset;
     return r;
@@ -311,7 +313,7 @@ static int resolve(struct bpk_content *content, uint64_t offset, struct bpk_run 
 
 int bpk_content_next_run(void *context, uint64_t offset, struct bpk_run *ret_run) {
     const struct bpk_pack *pack;
-    return resolve(context, offset, ret_run, &pack);
+    return resolve(context, offset, UINT64_MAX, ret_run, &pack);
 }
 
 static int read_run(const struct bpk_run *run, const struct bpk_pack *pack, void *buffer,
@@ -341,7 +343,7 @@ int bpk_content_read(struct bpk_content *content, uint64_t offset, void *buffer,
     while (done < size) {
         struct bpk_run run;
         const struct bpk_pack *pack;
-        int r = resolve(content, offset + done, &run, &pack);
+        int r = resolve(content, offset + done, size - done, &run, &pack);
         size_t wanted = size - done < run.size ? size - done : (size_t)run.size;
         if (r == 0)
             r = read_run(&run, pack, (char *)buffer + done, wanted);
@@ -518,7 +520,7 @@ static int copy_runs(struct bpk_content *content, struct bpk_copier *copier, boo
             at = end_of_run(content, block, blocks_of(content->size)) * BPK_BLOCK;
             continue;
         }
-        r = resolve(content, at, &run, &pack);
+        r = resolve(content, at, UINT64_MAX, &run, &pack);
         if (r == 0 && pack && bpk_pack_is_changed(pack))
             r = -EIO;
         if (r == 0 && run.fd >= 0)
