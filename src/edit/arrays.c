@@ -165,22 +165,23 @@ static int write_data(void *context, uint64_t offset, const void *bytes, size_t 
 }
 
 /* Fills a content with the array's data in C order. What was made durable as it came is so still
- * when it lies elsewhere. */
-static int sort_into(struct bpk_content *to, struct bpk_content *from, const struct bpk_npy *npy) {
+ * when it lies elsewhere; nothing else waits for the disk, unless it is to last. */
+static int sort_into(struct bpk_content *to, struct bpk_content *from, const struct bpk_npy *npy,
+                     bool lasts) {
     struct sorter sorter = {from, npy->header_size, to};
     const struct bpk_source source = {read_data, &sorter};
     int r = bpk_npy_reorder(npy, &source, write_data, &sorter);
-    if (r == 0)
+    if (r == 0 && (lasts || bpk_content_is_synced(from))) {
         r = bpk_content_sync(to);
-    if (r == 0)
-        to->unsynced = false;
+        to->unsynced = r < 0;
+    }
     return r;
 }
 
 static int sort_data(struct bpk_edits *edits, struct bpk_content *from, const struct bpk_npy *npy,
                      struct bpk_content **ret_content) {
     struct bpk_content *to = bpk_content_new(&edits->store, edits->next_content++);
-    int r = to ? sort_into(to, from, npy) : -ENOMEM;
+    int r = to ? sort_into(to, from, npy, false) : -ENOMEM;
     if (r < 0)
         bpk_content_unref(to, false);
     else
@@ -195,7 +196,7 @@ static int prepare_sorting(struct bpk_content *from, struct bpk_content *to) {
     return r < 0 ? r : bpk_content_write(to, 0, "", 1, &mapped);
 }
 
-struct bpk_content *bpk_state_sort_ahead(struct bpk_edits *edits, uint64_t number) {
+struct bpk_content *bpk_state_sort_ahead(struct bpk_edits *edits, uint64_t number, bool lasts) {
     enum { LARGE = 1 << 20 };
     struct bpk_npy npy;
     struct bpk_diag diag;
@@ -210,7 +211,7 @@ struct bpk_content *bpk_state_sort_ahead(struct bpk_edits *edits, uint64_t numbe
     if (r == 0) {
         from->frozen = true; /* who writes meanwhile writes above it */
         pthread_mutex_unlock(&edits->lock);
-        r = sort_into(to, from, &npy);
+        r = sort_into(to, from, &npy, lasts);
         pthread_mutex_lock(&edits->lock);
         from->frozen = false;
         file = bpk_state_file(edits, number);

@@ -593,6 +593,12 @@ static int sync_one(struct bpk_content *content) {
     return -errno;
 }
 
+bool bpk_content_is_synced(const struct bpk_content *content) {
+    while (content && !content->unsynced)
+        content = content->below;
+    return !content;
+}
+
 int bpk_content_sync(struct bpk_content *content) {
     int r = content->unsynced || content->sync_failed ? sync_one(content) : 0;
     if (r < 0)

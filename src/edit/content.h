@@ -132,6 +132,8 @@ void bpk_content_become_tensor(struct bpk_content *content, struct bpk_pack *pac
 /* Of a plan's tensor: the run at `offset`. `context` is the content. */
 int bpk_content_next_run(void *context, uint64_t offset, struct bpk_run *ret_run);
 
+/* Whether all that was written to it lasts. */
+bool bpk_content_is_synced(const struct bpk_content *content);
 /* Makes the data file last. */
 int bpk_content_sync(struct bpk_content *content);
 

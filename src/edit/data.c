@@ -5,6 +5,7 @@
 #include "view/npy.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 
 enum { TEXT_LIMIT = 256 << 20 };
@@ -357,7 +358,7 @@ static int parse_if_needed(struct bpk_edits *edits, struct bpk_file *file, bool 
 
 int bpk_edits_flush(struct bpk_edits *edits, const struct bpk_place *place) {
     pthread_mutex_lock(&edits->lock);
-    struct bpk_content *sorted = bpk_state_sort_ahead(edits, place->number);
+    struct bpk_content *sorted = bpk_state_sort_ahead(edits, place->number, false);
     struct bpk_file *file = bpk_state_file(edits, place->number);
     int r = 0;
     if (file && file->unparsed) {
@@ -371,27 +372,44 @@ int bpk_edits_flush(struct bpk_edits *edits, const struct bpk_place *place) {
     return r;
 }
 
+/* The disk takes most of what was written with the lock let go, so that others do not wait long for
+ * the rest. */
+static void sync_ahead(struct bpk_edits *edits, uint64_t number) {
+    const struct bpk_file *file = bpk_state_file(edits, number);
+    struct bpk_content *content = file ? file->content : NULL;
+    if (!content || !content->unsynced || !content->has_data_file || bpk_content_hold(content) < 0)
+        return;
+    int fd = fcntl(content->fd, F_DUPFD_CLOEXEC, 3);
+    if (fd < 0)
+        return;
+    (void)bpk_content_ref(content);
+    pthread_mutex_unlock(&edits->lock);
+    bool failed = fdatasync(fd) < 0;
+    close(fd);
+    pthread_mutex_lock(&edits->lock);
+    content->sync_failed |= failed; /* the kernel tells of it once only */
+    bpk_content_unref(content, false);
+}
+
 int bpk_edits_fsync(struct bpk_edits *edits, const struct bpk_place *place) {
     pthread_mutex_lock(&edits->lock);
-    struct bpk_content *sorted = bpk_state_sort_ahead(edits, place->number);
+    sync_ahead(edits, place->number);
+    struct bpk_content *sorted = bpk_state_sort_ahead(edits, place->number, true);
     struct bpk_file *file = bpk_state_file(edits, place->number);
     int verdict = 0;
     int r = 0;
     if (file) {
         r = bpk_record_begin(edits, 0);
-        struct bpk_content *content = file->content; /* which an array leaves to its tensor */
-        if (content)
-            bpk_content_ref(content);
-        if (r == 0)
-            verdict = parse_if_needed(edits, file, true, &sorted);
-        if (r == 0 && content)
-            r = bpk_content_sync(content);
-        for (struct bpk_content *c = content; c && r == 0; c = c->below) {
+        if (r == 0 && file->content)
+            r = bpk_content_sync(file->content);
+        for (struct bpk_content *c = file->content; c && r == 0; c = c->below) {
             if (c->unsynced)
                 bpk_record_synced(edits, c);
             c->unsynced = false;
         }
-        bpk_content_unref(content, false);
+        /* An array that is whole is a tensor then: what lasts of it lasts of that. */
+        if (r == 0)
+            verdict = parse_if_needed(edits, file, true, &sorted);
         r = bpk_record_finish(edits, r);
         if (r == 0)
             r = bpk_store_sync(&edits->store);

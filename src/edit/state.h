@@ -311,8 +311,9 @@ int bpk_state_take_array(struct bpk_edits *edits, struct bpk_file *file, bool en
                          struct bpk_content **sorted);
 /* Puts the data of a large array in C order, with the lock let go meanwhile, so that nobody waits:
  * what bpk_state_take_array then takes as `sorted` (and sets NULL). NULL: not needed, or it has to
- * be done there. The file may be another, or gone, afterwards. */
-struct bpk_content *bpk_state_sort_ahead(struct bpk_edits *edits, uint64_t number);
+ * be done there. The file may be another, or gone, afterwards. `lasts`: what comes of it is made
+ * durable. */
+struct bpk_content *bpk_state_sort_ahead(struct bpk_edits *edits, uint64_t number, bool lasts);
 /* The same, without making anything. */
 int bpk_state_check_array(struct bpk_file *file);
 

@@ -1,10 +1,12 @@
 """The power goes: what was acknowledged as lasting is on the disk, and the pack is the old or the new one."""
 
 import contextlib
+import io
 import os
 import random
 import threading
 
+import numpy as np
 import pytest
 
 import bpkcrash as crash
@@ -75,6 +77,38 @@ def test_synced_edits_are_kept(kind):
         with crash.daemon(pack) as mount:
             now = crash.view(mount)
             assert now == shown, crash.differences(shown, now)
+            assert crash.command(mount) == 0, bpkedit.status(mount)
+            assert crash.leave(mount) == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_synced_arrays_are_kept(kind, order):
+    """Whether the array was whole when it was synced, became a tensor before, or was moved there after."""
+    array = np.arange(60000, dtype="i4").reshape((200, 300), order=order)
+    out = io.BytesIO()
+    np.save(out, array)
+    with crash.loop_mounted(kind) as loop:
+        pack = settled(bpkedit.make_pack(loop.path, crash.TENSORS))
+        with crash.daemon(pack) as mount:
+            views = mount / "views/npy"
+            with open(views / "synced.npy", "wb", 0) as file:
+                file.write(out.getvalue())
+                os.fsync(file.fileno())
+            (views / "late.npy").write_bytes(out.getvalue())
+            with crash.opened(views / "late.npy") as fd:
+                os.fsync(fd)
+            with open(views / ".part", "wb", 0) as file:
+                file.write(out.getvalue())
+                os.fsync(file.fileno())
+            os.rename(views / ".part", views / "fc.weight.npy")
+            with crash.opened(mount.tensors, os.O_RDONLY | os.O_DIRECTORY) as folder:
+                os.fsync(folder)
+            cut_and_come_back(loop, mount)
+        with crash.daemon(pack) as mount:
+            assert bpkedit.problems(mount) == {}
+            for name in ("synced", "late", "fc.weight"):
+                assert (mount.tensors / name).read_bytes() == array.tobytes("C")
             assert crash.command(mount) == 0, bpkedit.status(mount)
             assert crash.leave(mount) == 0
 
