@@ -7,8 +7,6 @@
 #include <errno.h>
 #include <string.h>
 
-enum { CHUNK_WORDS = 64, CHUNK_BLOCKS = CHUNK_WORDS * 64 };
-
 /* ---- making ---------------------------------------------------------------------------------- */
 
 struct bpk_content *bpk_content_new(struct bpk_store *store, uint64_t id) {
@@ -63,15 +61,6 @@ static void drop_below(struct bpk_content *content, bool keep_file) {
     content->below_limit = 0;
 }
 
-static void drop_map(struct bpk_content *content) {
-    for (size_t i = 0; i < content->chunk_count; i++)
-        free(content->chunks[i]);
-    free(content->chunks);
-    content->chunks = NULL;
-    content->chunk_count = 0;
-    content->own_blocks = 0;
-}
-
 static void close_data(struct bpk_content *content) {
     if (content->fd >= 0)
         close(content->fd);
@@ -96,101 +85,21 @@ void bpk_content_unref(struct bpk_content *content, bool keep_file) {
     if (content->has_data_file && !keep_file)
         bpk_store_remove_data(content->store, content->id, content->was_synced);
     drop_below(content, keep_file);
-    drop_map(content);
+    bpk_block_map_clear(&content->own);
     free(content);
 }
 
-/* ---- the map --------------------------------------------------------------------------------- */
-
-static bool owns(const struct bpk_content *content, uint64_t block) {
-    uint64_t chunk = block / CHUNK_BLOCKS;
-    if (chunk >= content->chunk_count || !content->chunks[chunk])
-        return false;
-    uint64_t bit = block % CHUNK_BLOCKS;
-    return content->chunks[chunk][bit / 64] >> (bit % 64) & 1;
-}
-
-/* Memory for the map of a block, so that owning it cannot fail. */
-static int make_room(struct bpk_content *content, uint64_t block) {
-    uint64_t chunk = block / CHUNK_BLOCKS;
-    if (chunk >= content->chunk_count) {
-        size_t count = (size_t)chunk + 1 + content->chunk_count / 2;
-        uint64_t **grown = realloc(content->chunks, count * sizeof(*grown));
-        if (!grown)
-            return -ENOMEM;
-        memset(grown + content->chunk_count, 0, (count - content->chunk_count) * sizeof(*grown));
-        content->chunks = grown;
-        content->chunk_count = count;
-    }
-    if (!content->chunks[chunk]) {
-        content->chunks[chunk] = calloc(CHUNK_WORDS, sizeof(uint64_t));
-        if (!content->chunks[chunk])
-            return -ENOMEM;
-    }
-    return 0;
-}
-
-static int own(struct bpk_content *content, uint64_t block) {
-    int r = make_room(content, block);
-    if (r < 0)
-        return r;
-    uint64_t chunk = block / CHUNK_BLOCKS;
-    uint64_t bit = block % CHUNK_BLOCKS;
-    uint64_t *word = &content->chunks[chunk][bit / 64];
-    uint64_t mask = UINT64_C(1) << (bit % 64);
-    content->own_blocks += !(*word & mask);
-    *word |= mask;
-    return 0;
-}
-
-static void disown_from(struct bpk_content *content, uint64_t block) {
-    for (uint64_t chunk = block / CHUNK_BLOCKS; chunk < content->chunk_count; chunk++) {
-        if (!content->chunks[chunk])
-            continue;
-        for (unsigned word = 0; word < CHUNK_WORDS; word++) {
-            uint64_t first = chunk * CHUNK_BLOCKS + word * 64;
-            uint64_t keep = 0;
-            if (first + 64 <= block)
-                keep = UINT64_MAX;
-            else if (first < block)
-                keep = (UINT64_C(1) << (block - first)) - 1;
-            uint64_t *bits = &content->chunks[chunk][word];
-            content->own_blocks -= (unsigned)__builtin_popcountll(*bits & ~keep);
-            *bits &= keep;
-        }
-    }
-}
+/* ---- own blocks ------------------------------------------------------------------------------ */
 
 static uint64_t blocks_of(uint64_t size) {
     return size / BPK_BLOCK + (size % BPK_BLOCK != 0);
-}
-
-/* First block from `block` up to `end` whose ownership differs from that of `block`. */
-static uint64_t end_of_run(const struct bpk_content *content, uint64_t block, uint64_t end) {
-    bool owned = owns(content, block);
-    if (!owned && content->own_blocks == 0)
-        return end;
-    uint64_t at = block + 1;
-    while (at < end) {
-        /* Whole chunks without a map are passed at once. */
-        uint64_t chunk = at / CHUNK_BLOCKS;
-        if (!owned && at % CHUNK_BLOCKS == 0 &&
-            (chunk >= content->chunk_count || !content->chunks[chunk])) {
-            at += CHUNK_BLOCKS;
-            continue;
-        }
-        if (owns(content, at) != owned)
-            break;
-        at++;
-    }
-    return at < end ? at : end;
 }
 
 int bpk_content_map(struct bpk_content *content, uint64_t offset, uint64_t size) {
     if (size == 0)
         return 0;
     for (uint64_t block = offset / BPK_BLOCK; block <= (offset + size - 1) / BPK_BLOCK; block++) {
-        int r = own(content, block);
+        int r = bpk_block_map_add(&content->own, block);
         if (r < 0)
             return r;
     }
@@ -202,8 +111,8 @@ int bpk_content_each_own(const struct bpk_content *content, bpk_range_fn *take, 
     uint64_t end = blocks_of(content->size);
     uint64_t block = 0;
     while (block < end) {
-        uint64_t next = end_of_run(content, block, end);
-        if (owns(content, block)) {
+        uint64_t next = bpk_block_map_end_of_run(&content->own, block, end);
+        if (bpk_block_map_has(&content->own, block)) {
             int r = take(context, block * BPK_BLOCK, (next - block) * BPK_BLOCK);
             if (r < 0)
                 return r;
@@ -237,10 +146,11 @@ static const struct bpk_lost *find_lost(const struct bpk_content *content, uint6
     if (end > content->below_limit)
         end = content->below_limit;
     while (at < end && !lost) {
-        uint64_t next = end_of_run(content, at / BPK_BLOCK, blocks_of(end)) * BPK_BLOCK;
+        uint64_t next =
+            bpk_block_map_end_of_run(&content->own, at / BPK_BLOCK, blocks_of(end)) * BPK_BLOCK;
         if (next > end)
             next = end;
-        if (!owns(content, at / BPK_BLOCK))
+        if (!bpk_block_map_has(&content->own, at / BPK_BLOCK))
             lost = content->lost ? content->lost : find_lost(content->below, at, next);
         at = next;
     }
@@ -278,11 +188,11 @@ static int resolve(struct bpk_content *content, uint64_t offset, uint64_t size,
                    struct bpk_run *ret_run, const struct bpk_pack **ret_pack) {
     uint64_t block = offset / BPK_BLOCK;
     uint64_t end = size < content->size - offset ? offset + size : content->size;
-    uint64_t run_end = end_of_run(content, block, blocks_of(end)) * BPK_BLOCK;
+    uint64_t run_end = bpk_block_map_end_of_run(&content->own, block, blocks_of(end)) * BPK_BLOCK;
     if (end > run_end)
         end = run_end;
     *ret_pack = NULL;
-    if (owns(content, block)) {
+    if (bpk_block_map_has(&content->own, block)) {
         int r = open_data(content, false);
         if (r < 0)
             return r;
@@ -361,7 +271,7 @@ int bpk_content_read(struct bpk_content *content, uint64_t offset, void *buffer,
 static int bring_block(struct bpk_content *content, uint64_t block) {
     char bytes[BPK_BLOCK];
     size_t n;
-    if (owns(content, block) || block * BPK_BLOCK >= content->size)
+    if (bpk_block_map_has(&content->own, block) || block * BPK_BLOCK >= content->size)
         return 0;
     int r = bpk_content_read(content, block * BPK_BLOCK, bytes, sizeof(bytes), &n);
     return r < 0 ? r : bpk_io_pwrite(content->fd, block * BPK_BLOCK + content->shift, bytes, n);
@@ -396,7 +306,7 @@ int bpk_content_write(struct bpk_content *content, uint64_t offset, const void *
     uint64_t last = (end - 1) / BPK_BLOCK;
     int r = 0;
     for (uint64_t block = first; block <= last && r == 0; block++)
-        r = make_room(content, block);
+        r = bpk_block_map_make_room(&content->own, block);
     if (r == 0)
         r = open_data(content, true);
     if (r == 0)
@@ -415,10 +325,10 @@ int bpk_content_write(struct bpk_content *content, uint64_t offset, const void *
     }
     bool mapped = end > content->size;
     for (uint64_t block = first; block <= last; block++) {
-        if (owns(content, block))
+        if (bpk_block_map_has(&content->own, block))
             continue;
         mapped = true;
-        r = own(content, block);
+        r = bpk_block_map_add(&content->own, block);
         if (r < 0)
             return r;
     }
@@ -433,7 +343,7 @@ void bpk_content_set_size(struct bpk_content *content, uint64_t size) {
     if (size < content->below_limit)
         content->below_limit = size;
     if (size < content->size)
-        disown_from(content, blocks_of(size));
+        bpk_block_map_drop_from(&content->own, blocks_of(size));
     if (size == 0)
         content->suspect = false; /* what is written from now on is new */
     content->size = size;
@@ -466,7 +376,7 @@ int bpk_content_settle(struct bpk_content *content) {
 int bpk_content_cut_out(struct bpk_content *content, uint64_t offset, uint64_t size) {
     if (content->pack || content->below || content->lost || content->frozen || content->has_tail)
         return -EBUSY;
-    drop_map(content);
+    bpk_block_map_clear(&content->own);
     content->shift += offset;
     content->size = size;
     return bpk_content_map(content, 0, size);
@@ -490,7 +400,7 @@ void bpk_content_become_tensor(struct bpk_content *content, struct bpk_pack *pac
     if (content->has_data_file)
         bpk_store_remove_data(content->store, content->id, content->was_synced);
     content->has_data_file = false;
-    drop_map(content);
+    bpk_block_map_clear(&content->own);
     drop_below(content, false);
     content->pack = bpk_pack_ref(pack);
     content->index = index;
@@ -516,8 +426,9 @@ static int copy_runs(struct bpk_content *content, struct bpk_copier *copier, boo
         struct bpk_run run;
         const struct bpk_pack *pack;
         uint64_t block = at / BPK_BLOCK;
-        if (!all && !owns(content, block)) {
-            at = end_of_run(content, block, blocks_of(content->size)) * BPK_BLOCK;
+        if (!all && !bpk_block_map_has(&content->own, block)) {
+            at = bpk_block_map_end_of_run(&content->own, block, blocks_of(content->size)) *
+                 BPK_BLOCK;
             continue;
         }
         r = resolve(content, at, UINT64_MAX, &run, &pack);
@@ -560,7 +471,7 @@ static int renew_data(struct bpk_content *content, bool all) {
 }
 
 int bpk_content_own_all(struct bpk_content *content) {
-    int r = content->own_blocks < blocks_of(content->size) ? renew_data(content, true) : 0;
+    int r = content->own.count < blocks_of(content->size) ? renew_data(content, true) : 0;
     if (r == 0)
         r = bpk_content_map(content, 0, content->size);
     if (r == 0)

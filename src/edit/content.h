@@ -13,6 +13,7 @@
 #ifndef BPK_EDIT_CONTENT_H
 #define BPK_EDIT_CONTENT_H
 
+#include "edit/block_map.h"
 #include "edit/store.h"
 #include "pack/plan.h"
 
@@ -38,9 +39,7 @@ struct bpk_content {
     uint64_t below_limit; /* bytes of it that show */
 
     uint64_t size;
-    uint64_t **chunks; /* map of own blocks, BPK_CHUNK_BLOCKS bits a chunk, NULL: none */
-    size_t chunk_count;
-    uint64_t own_blocks;
+    struct bpk_block_map own;
     uint64_t shift; /* where in the data file its bytes begin */
     int fd;         /* data file, -1 while closed or not there */
     bool has_data_file;

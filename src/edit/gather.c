@@ -59,7 +59,7 @@ static int add_base_tensor(struct bpk_commit *commit, uint32_t index) {
 
 /* A content that is a tensor of the base and nothing else, as after a rename. */
 static bool is_plain(const struct bpk_commit *commit, const struct bpk_content *content) {
-    if (content->pack != commit->base || content->own_blocks > 0)
+    if (content->pack != commit->base || content->own.count > 0)
         return false;
     struct bpk_tensor tensor;
     bpk_pack_tensor(commit->base, content->index, &tensor);

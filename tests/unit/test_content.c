@@ -94,7 +94,7 @@ START_TEST(nothing_is_copied_before_a_write_and_then_a_block) {
     ck_assert_uint_eq(byte_at(content, 5000), tensor_byte(5000));
     ck_assert(!data_file_is_there(content->id));
     put(content, 5000, "abc", true);
-    ck_assert_uint_eq(content->own_blocks, 1);
+    ck_assert_uint_eq(content->own.count, 1);
     ck_assert_uint_le(data_file_blocks(content->id), 1);
     put(content, 5001, "x", false);
     ck_assert_uint_eq(byte_at(content, 4999), tensor_byte(4999));
@@ -137,7 +137,7 @@ START_TEST(a_write_past_the_end_leaves_zeros) {
     put(content, 0, "a", true);
     put(content, 100000, "b", true);
     ck_assert_uint_eq(content->size, 100001);
-    ck_assert_uint_eq(content->own_blocks, 2);
+    ck_assert_uint_eq(content->own.count, 2);
     for (uint64_t at = 1; at < 100000; at += 4095)
         ck_assert_uint_eq(byte_at(content, at), 0);
     ck_assert_uint_eq(byte_at(content, 99999), 0);
@@ -236,7 +236,7 @@ START_TEST(the_map_can_be_told) {
     ck_assert_int_eq(bpk_content_each_own(content, add_range, &text), 0);
     bytes_add(&text, "", 1);
     ck_assert_str_eq((char *)text.data, "0+1 2+2 4095+2 19999+1 ");
-    ck_assert_uint_eq(content->own_blocks, 6);
+    ck_assert_uint_eq(content->own.count, 6);
     bytes_clear(&text);
     bpk_content_unref(content, true);
 }
@@ -404,7 +404,7 @@ START_TEST(it_becomes_the_tensor_that_it_was_written_to) {
     content->frozen = true;
     bpk_content_become_tensor(content, pack, index);
     ck_assert(!content->frozen);
-    ck_assert_uint_eq(content->own_blocks, 0);
+    ck_assert_uint_eq(content->own.count, 0);
     ck_assert_uint_eq(byte_at(content, TENSOR - 1), tensor_byte(TENSOR - 1));
     bpk_out_str(&record, "committed");
     ck_assert_int_eq(bpk_store_append(&store, &record), 0);
