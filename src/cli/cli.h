@@ -32,6 +32,8 @@ extern const struct bpk_verb bpk_verb_commit;
 extern const struct bpk_verb bpk_verb_discard;
 extern const struct bpk_verb bpk_verb_umount;
 extern const struct bpk_verb bpk_verb_recover;
+extern const struct bpk_verb bpk_verb_unpack;
+extern const struct bpk_verb bpk_verb_pack;
 
 /* "bpk: FILE: MESSAGE" on stderr; `file` may be NULL. */
 void bpk_cli_error(const char *file, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -71,7 +71,7 @@ int bpk_copier_write(struct bpk_copier *copier, uint64_t to_offset, const void *
         return r;
     copier->copied += size;
     copier->unsynced += size;
-    if (copier->unsynced >= WRITEBACK_EVERY) {
+    if (copier->unsynced >= WRITEBACK_EVERY && !copier->lazy) {
         /* Only a hint: the fsync will tell of any fault. */
         (void)sync_file_range(copier->to, 0, 0, SYNC_FILE_RANGE_WRITE);
         copier->unsynced = 0;
@@ -112,7 +112,7 @@ static void report(const struct bpk_copier *copier, uint64_t done) {
 
 static int copy_data(struct bpk_copier *copier, int from, uint64_t from_offset, uint64_t to_offset,
                      uint64_t size) {
-    bool direct = size >= DIRECT_FROM && !copier->clone;
+    bool direct = size >= DIRECT_FROM && !copier->clone && !copier->lazy;
     while (size > 0) {
         size_t wanted = size < BUFFER_SIZE ? (size_t)size : BUFFER_SIZE;
         size_t past_block = (size_t)(to_offset % BPK_CLONE_BLOCK);

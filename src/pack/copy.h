@@ -27,6 +27,7 @@ struct bpk_copier {
     struct bpk_progress progress; /* told how far into `to` the copy is, of `total` */
     uint64_t total;
     bool clone;      /* bpk_copy_can_clone */
+    bool lazy;       /* nobody will wait for the disk: writeback is left to the kernel */
     uint64_t copied; /* bytes written from memory so far */
     uint64_t cloned; /* bytes shared so far */
     uint64_t unsynced;

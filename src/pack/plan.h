@@ -40,6 +40,7 @@ struct bpk_plan_tensor {
     uint64_t size;
     bpk_next_run_fn *next_run;
     void *context;
+    bool by_length; /* runs of whole files: copied like the base's, and not read back either */
     const struct bpk_pack *data_from;
     uint32_t data_index;
 

@@ -45,6 +45,13 @@ static int find_strays(struct bpk_plan *plan, bool can_clone, struct bpk_diag *d
     return r < 0 ? bpk_diag_set(diag, r, BPK_NO_OFFSET, "cannot read: %s", strerror(-r)) : 0;
 }
 
+/* Whose owner, mode and attributes the new file has; -1: nobody's. */
+static int old_file(const struct bpk_plan *plan, const struct bpk_replace_options *options) {
+    if (plan->base)
+        return plan->base->fd;
+    return options->old_fd > 0 ? options->old_fd : -1;
+}
+
 static int fill(struct bpk_plan *plan, struct bpk_atomic_file *file,
                 const struct bpk_replace_options *options, struct bpk_written *written,
                 struct bpk_diag *diag) {
@@ -61,7 +68,7 @@ static int fill(struct bpk_plan *plan, struct bpk_atomic_file *file,
         r = bpk_diag_set(diag, -ESTALE, BPK_NO_OFFSET,
                          "the pack was changed in place by somebody else; nothing was written");
     if (r == 0)
-        r = bpk_atomic_seal(file, plan->base ? plan->base->fd : -1, options->ignore_owner, diag);
+        r = bpk_atomic_seal(file, old_file(plan, options), options->ignore_owner, diag);
     if (r < 0)
         return r;
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", file->fd);
@@ -79,6 +86,13 @@ int bpk_replace(struct bpk_plan *plan, const char *path, const struct bpk_replac
     if (!options)
         options = &defaults;
     const struct stat *old = plan->base && !options->new_file ? &plan->base->stat : NULL;
+    struct stat replaced;
+    if (!plan->base && options->old_fd > 0) {
+        if (fstat(options->old_fd, &replaced) < 0)
+            return bpk_diag_set(diag, -errno, BPK_NO_OFFSET, "cannot look at the old file: %s",
+                                strerror(errno));
+        old = &replaced;
+    }
     int r = options->folder > 0 ? bpk_atomic_begin_at(options->folder, path, old, &file, diag)
                                 : bpk_atomic_begin(path, old, &file, diag);
     if (r < 0)

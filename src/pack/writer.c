@@ -167,7 +167,7 @@ static int compare_edited(const struct bpk_plan *plan, const struct bpk_pack *pa
     for (size_t i = 0; i < plan->tensor_count; i++) {
         const struct bpk_plan_tensor *t = &plan->tensors[i];
         uint64_t offset = 0;
-        while (t->next_run && offset < t->size) {
+        while (t->next_run && !t->by_length && offset < t->size) {
             struct bpk_run run;
             int r = t->next_run(t->context, offset, &run);
             if (r < 0)

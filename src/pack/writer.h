@@ -19,8 +19,8 @@ int bpk_writer_write(const struct bpk_plan *plan, int fd, bool can_clone,
                      struct bpk_diag *diag);
 
 /* Reads header and CBOR back through the reader and compares all with the plan: names, ranges,
- * counts, length; and the bytes of edited tensors with where they came from. -EBADMSG with `diag`
- * on any difference. */
+ * counts, length; and the bytes of edited tensors with where they came from (unless by_length).
+ * -EBADMSG with `diag` on any difference. */
 int bpk_writer_verify(const struct bpk_plan *plan, const char *path, struct bpk_diag *diag);
 
 #endif

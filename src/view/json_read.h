@@ -39,6 +39,24 @@ bool bpk_dtype_equal(const struct bpk_dtype *a, const struct bpk_dtype *b);
 enum bpk_text_verdict bpk_sidecar_parse(struct bpk_str text, struct bpk_descriptor *ret_descriptor,
                                         struct bpk_diag *diag);
 
+/* What a sidecar tells beside the descriptor: which tensor of which place it was written for. */
+struct bpk_sidecar_origin {
+    char *name; /* owned, not terminated; NULL: not said */
+    size_t name_len;
+    bool has_offsets;
+    uint64_t start; /* relative to the data section that it lay in */
+    uint64_t end;
+    bool has_size;
+    uint64_t size;
+};
+void bpk_sidecar_origin_clear(struct bpk_sidecar_origin *origin);
+
+/* Reads "name", "data_offsets" and "nbytes"; what holds something else is as if it were not there.
+ */
+enum bpk_text_verdict bpk_sidecar_origin_parse(struct bpk_str text,
+                                               struct bpk_sidecar_origin *ret_origin,
+                                               struct bpk_diag *diag);
+
 /* A list of key and value, in no order; all in one allocation of which the strings are parts. */
 struct bpk_string_map {
     struct bpk_string_pair {

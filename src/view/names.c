@@ -240,17 +240,33 @@ size_t bpk_names_file(const struct bpk_names *names, uint32_t index, char out[BP
     return len > 0 ? len : encode_long(name, hash_of(names, index), out);
 }
 
-/* A file name that ends in "%~" and 16 digits stands for the long name of that hash. */
-static int find_long(const struct bpk_names *names, struct bpk_str file, uint32_t *ret_index) {
+/* The number in a file name that ends in "%~" and 16 digits. */
+static bool hash_in_file(struct bpk_str file, uint64_t *ret_hash) {
     if (file.len < 2 + HASH_DIGITS || file.len > BPK_FILE_NAME_MAX)
-        return -ENOENT;
+        return false;
     const char *mark = file.bytes + file.len - HASH_DIGITS - 2;
     if (mark[0] != '%' || mark[1] != '~')
-        return -ENOENT;
+        return false;
     char digits[HASH_DIGITS + 1];
     memcpy(digits, mark + 2, HASH_DIGITS);
     digits[HASH_DIGITS] = '\0';
-    uint64_t hash = strtoull(digits, NULL, 16);
+    *ret_hash = strtoull(digits, NULL, 16);
+    return true;
+}
+
+bool bpk_name_is_cut(struct bpk_str file, struct bpk_str name) {
+    char again[BPK_FILE_NAME_BUF];
+    uint64_t hash;
+    return hash_in_file(file, &hash) && bpk_name_encode(name, again) == 0 &&
+           hash - XXH3_64bits(name.bytes, name.len) < BPK_MAX_TENSORS &&
+           encode_long(name, hash, again) == file.len && memcmp(again, file.bytes, file.len) == 0;
+}
+
+/* Such a file name stands for the long name of that hash. */
+static int find_long(const struct bpk_names *names, struct bpk_str file, uint32_t *ret_index) {
+    uint64_t hash;
+    if (!hash_in_file(file, &hash))
+        return -ENOENT;
     size_t at = first_long(names, hash);
     if (at == names->long_count || names->long_names[at].hash != hash)
         return -ENOENT;

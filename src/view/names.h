@@ -31,6 +31,10 @@ int bpk_names_find(const struct bpk_names *names, struct bpk_str file, uint32_t 
 /* Encodes a whole name; returns its length, or 0 if it is longer than BPK_FILE_NAME_MAX. */
 size_t bpk_name_encode(struct bpk_str name, char out[BPK_FILE_NAME_BUF]);
 
+/* Whether `file` is the cut file name of the long name `name`, in whatever pack: a clash of hashes
+ * may have moved its number up. */
+bool bpk_name_is_cut(struct bpk_str file, struct bpk_str name);
+
 /* Undoes every "%XX"; `file` of "%" alone is the empty name. Writes at most file.len bytes; returns
  * their number, or -EINVAL if "%" is followed by something else. It takes more spellings than
  * bpk_name_encode gives: compare with its result where that matters. */

@@ -265,6 +265,11 @@ static const struct {
     {"😀", 3, 231, "😀"}, {"/", 0, 231, "%2F"}, {"/", 1, 232, "%2F"}, {"/", 2, 230, "%2F"},
 };
 
+static void expect_cut(const char *file, const char *name, size_t len, bool is_cut) {
+    struct bpk_str text = {file, strlen(file)};
+    ck_assert_int_eq(bpk_name_is_cut(text, (struct bpk_str){name, len}), is_cut);
+}
+
 START_TEST(long_names_are_cut) {
     struct packspec spec;
     char name[1200];
@@ -290,10 +295,14 @@ START_TEST(long_names_are_cut) {
     bpk_names_file(names, 0, file);
     ck_assert_str_eq(file, expected);
     expect_found(names, file, 0);
+    expect_cut(file, name, len, true);
+    expect_cut(file, name, len - 1, false);
+    expect_cut("n", "n", 1, false);
     char wrong[BPK_FILE_NAME_BUF];
     strcpy(wrong, file);
     wrong[0] ^= 1; /* another start with the same hash */
     expect_found(names, wrong, -1);
+    expect_cut(wrong, name, len, false);
     strcpy(wrong, file);
     char *digit = wrong + strlen(wrong) - 1;
     *digit = *digit == '0' ? '1' : '0';

@@ -94,6 +94,29 @@ START_TEST(the_pack_is_replaced) {
     end(1);
 }
 
+/* A plan without base takes the place of whatever file it is given, and has its mode. */
+START_TEST(a_file_that_is_given_is_replaced) {
+    struct bpk_replace_options options = {0};
+    struct bpk_diag diag = {0};
+    struct stat attr;
+    begin(5000);
+    struct bpk_plan plan = changed_plan(path);
+    struct bpk_pack *base = plan.base;
+    plan.base = NULL;
+    ck_assert_int_eq(bpk_replace(&plan, path, &options, NULL, &diag), -EEXIST);
+    check_is_old();
+    options.old_fd = open(path, O_RDONLY | O_CLOEXEC);
+    ck_assert_int_eq(bpk_replace(&plan, path, &options, NULL, &diag), 0);
+    check_is_new(path);
+    ck_assert_int_eq(stat(path, &attr), 0);
+    ck_assert_uint_eq(attr.st_mode & 0777, 0640);
+    ck_assert_int_eq(bpk_replace(&plan, path, &options, NULL, &diag), -ESTALE);
+    close(options.old_fd);
+    bpk_plan_clear(&plan);
+    bpk_pack_unref(base);
+    end(1);
+}
+
 static int refuse(void *context, int fd, struct bpk_diag *diag) {
     struct bpk_pack *pack;
     char there[64];
@@ -236,6 +259,7 @@ int main(void) {
     Suite *suite = suite_create("replace");
     TCase *tc = suite_case(suite, "all");
     tcase_add_test(tc, the_pack_is_replaced);
+    tcase_add_test(tc, a_file_that_is_given_is_replaced);
     tcase_add_test(tc, a_hook_that_fails_leaves_the_old_pack);
     tcase_add_test(tc, a_new_file_is_made_and_none_replaced);
     tcase_add_test(tc, a_copy_of_a_pack_is_made_elsewhere);

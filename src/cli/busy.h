@@ -1,0 +1,18 @@
+/* Whether somebody else has a pack that is to be changed or replaced. */
+#ifndef BPK_CLI_BUSY_H
+#define BPK_CLI_BUSY_H
+
+#include <stdbool.h>
+
+/* Whether edits are waiting beside the pack; says so, with the ways out. */
+bool bpk_cli_has_edits(const char *path);
+
+/* Takes the lock of a file that is to be replaced: *ret_fd, which the caller closes, -1 if there
+ * is none. False, with a message, if it is no file, is mounted for writing or being written, or has
+ * edits beside it. */
+bool bpk_cli_claim(const char *path, int *ret_fd);
+
+/* "it is mounted ...", with the ways out. */
+void bpk_cli_tell_busy(const char *path);
+
+#endif
