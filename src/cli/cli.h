@@ -34,6 +34,11 @@ extern const struct bpk_verb bpk_verb_umount;
 extern const struct bpk_verb bpk_verb_recover;
 extern const struct bpk_verb bpk_verb_unpack;
 extern const struct bpk_verb bpk_verb_pack;
+extern const struct bpk_verb bpk_verb_set;
+extern const struct bpk_verb bpk_verb_unset;
+extern const struct bpk_verb bpk_verb_mv;
+extern const struct bpk_verb bpk_verb_rm;
+extern const struct bpk_verb bpk_verb_put;
 
 /* "bpk: FILE: MESSAGE" on stderr; `file` may be NULL. */
 void bpk_cli_error(const char *file, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -1,4 +1,4 @@
-/* bpk: looks into packs without a mount, and controls mounts. */
+/* bpk: looks into packs and changes them without a mount, and controls mounts. */
 #include "cli/cli.h"
 
 #include "pack/util.h"
@@ -8,14 +8,15 @@
 
 static const struct bpk_verb *const verbs[] = {
     &bpk_verb_info,    &bpk_verb_ls,     &bpk_verb_cat,     &bpk_verb_export, &bpk_verb_unpack,
-    &bpk_verb_pack,    &bpk_verb_verify, &bpk_verb_stats,   &bpk_verb_status, &bpk_verb_commit,
+    &bpk_verb_pack,    &bpk_verb_set,    &bpk_verb_unset,   &bpk_verb_mv,     &bpk_verb_rm,
+    &bpk_verb_put,     &bpk_verb_verify, &bpk_verb_stats,   &bpk_verb_status, &bpk_verb_commit,
     &bpk_verb_discard, &bpk_verb_umount, &bpk_verb_recover,
 };
 
 static void print_help(FILE *to) {
     (void)fprintf(to, "usage: bpk VERB [OPTIONS] FILE|MNT ...\n\n"
-                      "Looks into Burn checkpoint packs (.bpk) without mounting them, and "
-                      "controls mounts.\n\n");
+                      "Looks into Burn checkpoint packs (.bpk) and changes them without mounting "
+                      "them, and controls mounts.\n\n");
     for (size_t i = 0; i < BPK_ARRAY_LEN(verbs); i++)
         (void)fprintf(to, "    %-8s %-42s %s\n", verbs[i]->name, verbs[i]->arguments,
                       verbs[i]->summary);
