@@ -103,6 +103,15 @@ static bool write_text(const struct job *job, int folder, const char *name,
     return r == 0 || fail(job, "write", name, r);
 }
 
+/* There may be a hole at the end. Where the size is right already it is left alone: XFS would write
+ * everything back first, and a file that is made long before it is written is slower on ext4. */
+static int set_size(int fd, uint64_t size) {
+    struct stat attr;
+    if (fstat(fd, &attr) < 0)
+        return -errno;
+    return (uint64_t)attr.st_size == size || ftruncate(fd, (off_t)size) == 0 ? 0 : -errno;
+}
+
 static bool write_tensor(struct job *job, uint32_t index, const char *name) {
     struct bpk_tensor tensor;
     bpk_pack_tensor(job->pack->pack, index, &tensor);
@@ -115,9 +124,9 @@ static bool write_tensor(struct job *job, uint32_t index, const char *name) {
     job->copier.to = fd;
     if (index == 0)
         job->copier.clone = bpk_copy_can_clone(from, fd);
-    int r = ftruncate(fd, (off_t)size) < 0
-                ? -errno
-                : bpk_copier_range(&job->copier, from, tensor.start, 0, size);
+    int r = bpk_copier_range(&job->copier, from, tensor.start, 0, size);
+    if (r == 0)
+        r = set_size(fd, size);
     job->done += size;
     return r == 0 || fail(job, "write", name, r);
 }

@@ -12,6 +12,9 @@
 
 enum {
     BUFFER_SIZE = 4 << 20,
+    /* Through the page cache go pieces that the processor's cache still has when they are written:
+     * a third of the time of 4 MiB at once, less where others use that cache too. */
+    BUFFERED_SIZE = 128 << 10,
     /* Runs from here on are written past the page cache: the new pack would only push out what is
      * in use. 0.6 of the time of buffered writes and fsync on ext4 (2 GiB, medians). */
     DIRECT_FROM = 64 << 20,
@@ -114,7 +117,8 @@ static int copy_data(struct bpk_copier *copier, int from, uint64_t from_offset, 
                      uint64_t size) {
     bool direct = size >= DIRECT_FROM && !copier->clone && !copier->lazy;
     while (size > 0) {
-        size_t wanted = size < BUFFER_SIZE ? (size_t)size : BUFFER_SIZE;
+        size_t most = direct ? BUFFER_SIZE : BUFFERED_SIZE;
+        size_t wanted = size < most ? (size_t)size : most;
         size_t past_block = (size_t)(to_offset % BPK_CLONE_BLOCK);
         if (direct && past_block != 0 && wanted > BPK_CLONE_BLOCK - past_block)
             wanted = BPK_CLONE_BLOCK - past_block; /* up to where blocks are whole */
