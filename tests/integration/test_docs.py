@@ -111,6 +111,7 @@ KNOWN_OUTPUT = [
     ("bpk stats", "! F32  "),
     ("bpk stats", "conv2.conv.bias has 2 NaN"),
     ('mode="r"', "(400, 64) "),
+    ("bpk diff", '! scalars.json  "epoch": {"UInt": 1} -> {"UInt": 2}'),
     ("diff -rq", "Files one/tensors/fc1.weight and two/tensors/fc1.weight differ"),
     ("grep -r . mnt/metadata", "mnt/metadata/model:mnist-mini"),
     ("jq -r 'select", "fc1.weight\t102400"),
