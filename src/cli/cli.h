@@ -40,6 +40,7 @@ extern const struct bpk_verb bpk_verb_mv;
 extern const struct bpk_verb bpk_verb_rm;
 extern const struct bpk_verb bpk_verb_put;
 extern const struct bpk_verb bpk_verb_diff;
+extern const struct bpk_verb bpk_verb_import;
 extern const struct bpk_verb bpk_verb_salvage;
 
 /* "bpk: FILE: MESSAGE" on stderr; `file` may be NULL. */

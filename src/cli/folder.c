@@ -244,7 +244,6 @@ bool bpk_cli_read_folder(const char *path, struct bpk_cli_newpack *ret_pack) {
         *ret_pack = pack;
         return true;
     }
-    close(pack.folder);
     bpk_cli_newpack_clear(&pack);
     return false;
 }

@@ -7,10 +7,11 @@
 #include <string.h>
 
 static const struct bpk_verb *const verbs[] = {
-    &bpk_verb_info,    &bpk_verb_ls,     &bpk_verb_cat,    &bpk_verb_verify,  &bpk_verb_stats,
-    &bpk_verb_diff,    &bpk_verb_set,    &bpk_verb_unset,  &bpk_verb_mv,      &bpk_verb_rm,
-    &bpk_verb_put,     &bpk_verb_unpack, &bpk_verb_pack,   &bpk_verb_export,  &bpk_verb_salvage,
-    &bpk_verb_recover, &bpk_verb_status, &bpk_verb_commit, &bpk_verb_discard, &bpk_verb_umount,
+    &bpk_verb_info,    &bpk_verb_ls,      &bpk_verb_cat,    &bpk_verb_verify, &bpk_verb_stats,
+    &bpk_verb_diff,    &bpk_verb_set,     &bpk_verb_unset,  &bpk_verb_mv,     &bpk_verb_rm,
+    &bpk_verb_put,     &bpk_verb_unpack,  &bpk_verb_pack,   &bpk_verb_import, &bpk_verb_export,
+    &bpk_verb_salvage, &bpk_verb_recover, &bpk_verb_status, &bpk_verb_commit, &bpk_verb_discard,
+    &bpk_verb_umount,
 };
 
 static void print_help(FILE *to) {

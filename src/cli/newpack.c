@@ -34,6 +34,10 @@ void bpk_cli_newpack_clear(struct bpk_cli_newpack *pack) {
         bpk_outbuf_clear(&pack->tensors[i].dtype_cbor);
     }
     free(pack->tensors);
+    if (pack->folder >= 0)
+        close(pack->folder);
+    if (pack->scratch > 0)
+        close(pack->scratch);
     bpk_string_map_clear(&pack->metadata);
     bpk_scalar_map_clear(&pack->scalars);
     *pack = (struct bpk_cli_newpack){.folder = -1};
@@ -61,6 +65,10 @@ static int next_run(void *context, uint64_t offset, struct bpk_run *ret_run) {
     const struct source *source = context;
     struct bpk_cli_newpack *pack = source->pack;
     const struct bpk_cli_new_tensor *tensor = source->tensor;
+    if (tensor->in_scratch) {
+        *ret_run = (struct bpk_run){pack->scratch, tensor->offset + offset, tensor->size - offset};
+        return 0;
+    }
     if (pack->opened != tensor) {
         struct stat now;
         int fd;

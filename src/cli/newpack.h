@@ -16,6 +16,7 @@ struct bpk_cli_new_tensor {
     uint64_t start;
     uint64_t end;
     char *file;      /* in the folder of the new pack's files */
+    bool in_scratch; /* `offset` is in the scratch file instead */
     uint64_t offset; /* of the bytes in the file */
     uint64_t size;
     struct stat stat;             /* of the file; it must not change */
@@ -24,12 +25,14 @@ struct bpk_cli_new_tensor {
 
 struct bpk_cli_newpack {
     const char *from; /* the folder or file that messages name */
-    int folder;       /* what `file` of a tensor is relative to; AT_FDCWD or open */
+    int folder;       /* what `file` of a tensor is relative to: owned, or AT_FDCWD */
     struct bpk_cli_new_tensor *tensors;
     size_t count;
     size_t capacity;
     struct bpk_string_map metadata;
     struct bpk_scalar_map scalars;
+    int scratch; /* if over 0: a file without a name, for bytes that had to be put in order */
+    uint64_t scratch_size;
     int open; /* own: the file of the tensor that is being copied, -1: none */
     const struct bpk_cli_new_tensor *opened;
 };

@@ -3,7 +3,6 @@
 #include "cli/folder.h"
 
 #include <getopt.h>
-#include <unistd.h>
 
 static int run(int argc, char **argv) {
     static const struct option options[] = {{"force", no_argument, NULL, 'f'}, {0}};
@@ -20,7 +19,6 @@ static int run(int argc, char **argv) {
     if (!bpk_cli_read_folder(argv[optind], &pack))
         return BPK_EXIT_FAILED;
     bool good = bpk_cli_newpack_write(&pack, argv[optind + 1], force);
-    close(pack.folder);
     bpk_cli_newpack_clear(&pack);
     return good ? BPK_EXIT_OK : BPK_EXIT_FAILED;
 }
