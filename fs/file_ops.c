@@ -109,6 +109,14 @@ static int view_of(struct open_file *handle, const struct bpk_node *node,
     return 0;
 }
 
+bool bpk_is_open_view(const struct fuse_file_info *fi, uint64_t *ret_size) {
+    struct open_file *handle = handle_of(fi);
+    const struct bpk_view *view = handle ? handle->view : NULL;
+    if (view)
+        *ret_size = bpk_view_size(view);
+    return view != NULL;
+}
+
 /* A view in views/npy/ and the array that comes into its place have one number, and the node may be
  * the other by the time that it is used: whether it is such a number, and what it leads to now. */
 enum { AGAIN = 5 };

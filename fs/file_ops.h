@@ -4,6 +4,9 @@
 
 #include "options.h"
 
+/* Whether a handle is of a view, and how long that was when it was opened. */
+bool bpk_is_open_view(const struct fuse_file_info *fi, uint64_t *ret_size);
+
 void bpk_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void bpk_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
                    struct fuse_file_info *fi);

@@ -135,6 +135,35 @@ static bool is_unedited(struct bpk_mount *mount, const struct bpk_node *node) {
     return bpk_edits_is_as_in(mount->edits, mount->pack, place.name);
 }
 
+static void fill(const struct bpk_mount *mount, const struct bpk_node *node, uint64_t size,
+                 const struct bpk_file_stat *edited, struct stat *ret_stat) {
+    const struct stat *pack = bpk_pack_stat(mount->pack);
+    mode_t mode = S_IFREG | mount->file_mode;
+    if (bpk_node_is_folder(node))
+        mode = S_IFDIR | mount->folder_mode;
+    else if (bpk_node_is_link(node) || edited->is_link)
+        mode = S_IFLNK | 0777;
+    else if (edited->mode != 0)
+        mode = S_IFREG | edited->mode;
+    else if (bpk_view_is_file(node))
+        mode = S_IFREG | (mount->file_mode & (node->kind == BPK_NODE_NPY ? 0666 : 0444));
+    else if (node->kind == BPK_NODE_COMMAND)
+        mode = S_IFREG | (mount->file_mode & 0600);
+    struct timespec mtime = edited->mtime.tv_sec != 0 ? edited->mtime : pack->st_mtim;
+    *ret_stat = (struct stat){
+        .st_ino = bpk_node_number(node),
+        .st_mode = mode,
+        .st_nlink = 1,
+        .st_uid = mount->uid,
+        .st_gid = mount->gid,
+        .st_size = (off_t)size,
+        .st_blocks = (blkcnt_t)((size + 511) / 512),
+        .st_atim = mtime,
+        .st_mtim = mtime,
+        .st_ctim = mtime,
+    };
+}
+
 int bpk_node_stat(struct bpk_mount *mount, const struct bpk_node *node, struct stat *ret_stat) {
     uint64_t size;
     struct bpk_file_stat edited = {0};
@@ -157,32 +186,14 @@ int bpk_node_stat(struct bpk_mount *mount, const struct bpk_node *node, struct s
     enum bpk_folder folder;
     if (mount->edits && bpk_node_edit_folder(node, &folder))
         edited.mtime = bpk_edits_folder_mtime(mount->edits, folder);
-    const struct stat *pack = bpk_pack_stat(mount->pack);
-    mode_t mode = S_IFREG | mount->file_mode;
-    if (bpk_node_is_folder(node))
-        mode = S_IFDIR | mount->folder_mode;
-    else if (bpk_node_is_link(node) || edited.is_link)
-        mode = S_IFLNK | 0777;
-    else if (edited.mode != 0)
-        mode = S_IFREG | edited.mode;
-    else if (bpk_view_is_file(node))
-        mode = S_IFREG | (mount->file_mode & (node->kind == BPK_NODE_NPY ? 0666 : 0444));
-    else if (node->kind == BPK_NODE_COMMAND)
-        mode = S_IFREG | (mount->file_mode & 0600);
-    struct timespec mtime = edited.mtime.tv_sec != 0 ? edited.mtime : pack->st_mtim;
-    *ret_stat = (struct stat){
-        .st_ino = bpk_node_number(node),
-        .st_mode = mode,
-        .st_nlink = 1,
-        .st_uid = mount->uid,
-        .st_gid = mount->gid,
-        .st_size = (off_t)size,
-        .st_blocks = (blkcnt_t)((size + 511) / 512),
-        .st_atim = mtime,
-        .st_mtim = mtime,
-        .st_ctim = mtime,
-    };
+    fill(mount, node, size, &edited, ret_stat);
     return 0;
+}
+
+void bpk_node_stat_gone(const struct bpk_mount *mount, const struct bpk_node *node, uint64_t size,
+                        struct stat *ret_stat) {
+    const struct bpk_file_stat edited = {0};
+    fill(mount, node, size, &edited, ret_stat);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */

@@ -4,8 +4,12 @@
 
 #include "inode.h"
 
-/* Fills every field that stat shows. 0 or -ENOMEM. */
+/* Fills every field that stat shows. 0, -ENOMEM, or -ESTALE for what is gone. */
 int bpk_node_stat(struct bpk_mount *mount, const struct bpk_node *node, struct stat *ret_stat);
+
+/* The same of a view that is open, and was that long, whose tensor has no name any more. */
+void bpk_node_stat_gone(const struct bpk_mount *mount, const struct bpk_node *node, uint64_t size,
+                        struct stat *ret_stat);
 
 /* Whether the content is a text that is composed, rather than bytes of the pack. */
 bool bpk_node_is_text(const struct bpk_node *node);

@@ -65,12 +65,16 @@ static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_dat
 }
 
 static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
-    (void)fi;
     struct bpk_node node;
     struct stat attr;
+    uint64_t size;
     if (!bpk_find_node(req, ino, &node))
         return;
     int r = bpk_node_stat(bpk_mount_of(req), &node, &attr);
+    if (r == -ESTALE && fi && bpk_view_is_file(&node) && bpk_is_open_view(fi, &size)) {
+        bpk_node_stat_gone(bpk_mount_of(req), &node, size, &attr);
+        r = 0;
+    }
     if (r < 0)
         bpk_reply_error(req, r);
     else

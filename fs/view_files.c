@@ -22,6 +22,7 @@ struct bpk_view {
     struct bpk_f32 *f32;
     struct bpk_export *export;
     bool keeps_cache;
+    bool is_counted; /* among the open files of the tensor's own, which lives on while it is open */
     pthread_mutex_t lock;   /* of what is computed when it is first read */
     struct bpk_outbuf text; /* of statistics; guarded by lock */
 };
@@ -35,6 +36,15 @@ static int compose_f32(const struct bpk_current *current, struct bpk_f32 **ret_f
         bpk_npy_header(head, "<f4", current->array.dims, current->array.rank);
     /* Bytes and shape that do not go together have no values either. */
     return r == -EINVAL ? -ENOTSUP : r;
+}
+
+static void count_open(struct bpk_view *view) {
+    char name[BPK_FILE_NAME_BUF + 8];
+    if (!view->mount->edits)
+        return;
+    struct bpk_place place = bpk_node_place(view->mount, &view->tensor, name);
+    bpk_edits_opened(view->mount->edits, &place, false);
+    view->is_counted = true;
 }
 
 static int prepare(struct bpk_view *view) {
@@ -52,6 +62,7 @@ static int prepare(struct bpk_view *view) {
         r = bpk_view_current(view->mount, &view->node, &view->current);
     if (r < 0)
         return r;
+    count_open(view);
     view->keeps_cache =
         bpk_seen_version(view->mount, bpk_view_number(&view->node), view->current.version);
     if (view->node.kind == BPK_NODE_NPY)
@@ -88,6 +99,8 @@ int bpk_view_open(struct bpk_mount *mount, const struct bpk_node *node,
 void bpk_view_close(struct bpk_view *view) {
     if (!view)
         return;
+    if (view->is_counted)
+        bpk_edits_released(view->mount->edits, bpk_node_number(&view->tensor), false);
     bpk_current_clear(&view->current);
     bpk_outbuf_clear(&view->head);
     bpk_outbuf_clear(&view->text);
@@ -99,6 +112,15 @@ void bpk_view_close(struct bpk_view *view) {
 
 bool bpk_view_keeps_cache(const struct bpk_view *view) {
     return view->keeps_cache;
+}
+
+uint64_t bpk_view_size(const struct bpk_view *view) {
+    if (view->export)
+        return bpk_export_size(view->export);
+    if (view->node.kind == BPK_NODE_STATS)
+        return bpk_view_stats_size(&view->current);
+    return view->head.len +
+           (view->f32 ? bpk_f32_count(view->f32) * sizeof(float) : view->current.array.size);
 }
 
 struct bpk_mount *bpk_view_mount(const struct bpk_view *view) {

@@ -19,6 +19,9 @@ void bpk_view_close(struct bpk_view *view); /* NULL is fine */
 /* Whether the kernel may keep the pages that it has of the view. */
 bool bpk_view_keeps_cache(const struct bpk_view *view);
 
+/* How long it was when it was opened. */
+uint64_t bpk_view_size(const struct bpk_view *view);
+
 /* For who writes to it: what it is a view of, and NumPy's header in front. */
 struct bpk_mount *bpk_view_mount(const struct bpk_view *view);
 const struct bpk_node *bpk_view_node(const struct bpk_view *view);

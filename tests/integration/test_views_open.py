@@ -4,6 +4,7 @@ Each case takes the array or its tensor away from the place where they meet. Wha
 go on showing the same bytes, under numbers of their own, and both can be written.
 """
 
+import json
 import mmap
 import os
 import resource
@@ -229,24 +230,27 @@ def test_what_is_composed_is_read_whole_however_long_it_is_by_then(folder):
                 assert mapped[:] == file.read_bytes()
 
 
-def spoil_by_cutting(mount):
-    os.truncate(mount.tensors / "text", 3)
-
-
-def spoil_by_discarding(mount):
-    edit.control(mount, "discard")
-
-
-@pytest.mark.parametrize("spoil", [spoil_by_cutting, spoil_by_discarding])
-def test_a_tensor_that_is_cut_or_gone_is_no_fault_of_the_pack(folder, spoil):
+def test_a_tensor_that_is_cut_is_no_fault_of_the_pack(folder):
     pack = edit.make_pack(folder)
     with edit.edited(pack, log=[]) as mount:
         np.save(view(mount, "text"), ARRAY)
         handle = os.open(mount / "views/stats/text.json", os.O_RDONLY)
-        spoil(mount)
+        os.truncate(mount.tensors / "text", 3)
         assert code_of(os.pread, handle, 100, 0) == "ESTALE"
         os.close(handle)
         edit.control(mount, "discard")
+
+
+def test_an_open_view_goes_on_showing_what_was_discarded(folder):
+    pack = edit.make_pack(folder)
+    with edit.edited(pack, log=[]) as mount:
+        np.save(view(mount, "text"), ARRAY)
+        handles = [os.open(mount / name, os.O_RDONLY) for name in ("views/stats/text.json", "views/f32/text.npy")]
+        edit.control(mount, "discard")
+        assert json.loads(os.pread(handles[0], 1 << 16, 0))["count"] == ARRAY.size
+        assert os.pread(handles[1], 1 << 20, 128) == raw(ARRAY.astype("f4"))
+        for handle in handles:
+            os.close(handle)
 
 
 # --- What the daemon keeps open ---
@@ -274,3 +278,27 @@ def test_arrays_and_views_leave_no_file_open(folder):
         assert len((mount / "views/export/model.safetensors").read_bytes()) > 300 * 24
         edit.commit(mount)
         assert len(os.listdir(f"/proc/{mount.daemon.pid}/fd")) < 30
+
+
+@pytest.mark.parametrize("edited", [False, True], ids=["of-the-pack", "edited"])
+@pytest.mark.parametrize("how", ["unlink", "replace"])
+def test_an_open_view_goes_on_showing_a_tensor_that_lost_its_name(folder, how, edited):
+    data = bytes(range(256)) * 4096
+    pack = edit.make_pack(folder, [("w", "U8", [len(data)], data, None), ("other", "U8", [4], b"1234", None)])
+    with edit.edited(pack) as mount:
+        if edited:
+            with open(mount.tensors / "w", "r+b") as file:
+                file.write(data[:1])
+        file = open(view(mount, "w"), "rb", buffering=0)
+        assert file.read(10)
+        mapped = mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ)
+        if how == "unlink":
+            os.unlink(mount.tensors / "w")
+        else:
+            os.rename(mount.tensors / "other", mount.tensors / "w")
+        assert os.pread(file.fileno(), 1 << 21, 128 + 500_000) == data[500_000:]
+        assert mapped[128:] == data
+        edit.commit(mount)
+        assert os.pread(file.fileno(), 1 << 21, 128 + 700_000) == data[700_000:]
+        mapped.close()
+        file.close()
