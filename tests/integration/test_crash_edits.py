@@ -10,6 +10,7 @@ import pytest
 
 import bpkcrash as crash
 import bpkedit
+from conftest import wait_until
 
 
 def check_next_mount(steps, pack, old, done, what):
@@ -119,6 +120,7 @@ def test_kill_under_writes(folder, seed):
     with crash.daemon(pack) as mount:
         writer = threading.Thread(target=write_until_killed, args=(mount, len(expected), seed, acknowledged))
         writer.start()
+        wait_until(lambda: len(acknowledged) > 1, "a write acknowledged")
         threading.Event().wait(0.02 + 0.03 * seed)
         crash.kill(mount)
         writer.join(20)
