@@ -496,6 +496,8 @@ static int sync_one(struct bpk_content *content) {
     int r = open_data(content, false);
     if (r < 0)
         return r;
+    if (content->sync_failed && content->frozen) /* a commit may be copying from that file */
+        return -EBUSY;
     if (content->sync_failed)
         return renew_data(content, false);
     if (fdatasync(content->fd) == 0)

@@ -382,7 +382,10 @@ START_TEST(a_lost_tensor_is_missing_where_it_would_show) {
     ck_assert_int_eq(bpk_content_write(content, TENSOR - 2, "x", 1, &mapped), -EIO);
     ck_assert_int_eq(bpk_content_own_all(content), -EIO);
     ck_assert_int_eq(bpk_content_write(content, BPK_BLOCK, block, BPK_BLOCK, &mapped), 0);
-    content->sync_failed = true; /* what is own is written again, and nothing else */
+    content->sync_failed = true;
+    content->frozen = true; /* a commit copies from the file as it is */
+    ck_assert_int_eq(bpk_content_sync(content), -EBUSY);
+    content->frozen = false; /* what is own is written again, and nothing else */
     ck_assert_int_eq(bpk_content_sync(content), 0);
     ck_assert_ptr_nonnull(bpk_content_missing(content));
     cut(content, 2 * BPK_BLOCK);
