@@ -18,6 +18,7 @@ import machine
 import names
 import reads
 import report
+import verbs
 from competitors import BPK, PROGRAM, take_down
 from data import MIB, Missing, warm_memory
 from results import FULL_SIZES, Results
@@ -32,6 +33,7 @@ GROUPS = {
     "parse": growth.run_parse,
     "idle": growth.run_idle,
     "caches": reads.run_caches,
+    "verbs": verbs.run,
 }
 QUICK = {"tensor": 32 * MIB, "small": 100, "names": 1_000, "commit": 32 * MIB, "metadata": 4 * MIB}
 COPIES = 8  # a large tensor is there as a pack, a native file, four images, and what a group writes besides
