@@ -181,5 +181,8 @@ const struct bpk_verb bpk_verb_cat = {
     .name = "cat",
     .arguments = "[--f32 | --npy] [--force] FILE TENSOR ...",
     .summary = "the bytes of tensors, or .npy files of them",
+    .options = "    --f32      a .npy file of the values as float32, whatever the dtype\n"
+               "    --npy      a .npy file of the bytes as they are\n"
+               "    --force    write to a terminal, too\n",
     .run = run,
 };

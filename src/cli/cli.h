@@ -18,6 +18,7 @@ struct bpk_verb {
     const char *name;
     const char *arguments; /* for the usage line */
     const char *summary;
+    const char *options;               /* a line for each, for --help; NULL: there are none */
     int (*run)(int argc, char **argv); /* argv[0] is the verb; returns an exit status */
 };
 

@@ -59,6 +59,8 @@ const struct bpk_verb bpk_verb_commit = {
     .name = "commit",
     .arguments = "[--valid] [--to FILE] MNT",
     .summary = "write the edits of a mount into its pack",
+    .options = "    --valid      leave out what is not valid; it stays an edit\n"
+               "    --to FILE    write a new file instead; pack and edits stay as they are\n",
     .run = run_commit,
 };
 

@@ -154,5 +154,7 @@ const struct bpk_verb bpk_verb_export = {
     .name = "export",
     .arguments = "--safetensors [--force] FILE OUT|-",
     .summary = "write the pack as a file of another format",
+    .options = "    --safetensors    the format; it has to be named\n"
+               "    --force          replace OUT if it is there, or write to a terminal\n",
     .run = run,
 };

@@ -135,5 +135,6 @@ const struct bpk_verb bpk_verb_info = {
     .name = "info",
     .arguments = "[--json] FILE",
     .summary = "the pack at a glance",
+    .options = "    --json    one object, for programs\n",
     .run = run,
 };

@@ -117,5 +117,8 @@ const struct bpk_verb bpk_verb_ls = {
     .name = "ls",
     .arguments = "[-l] [--hash] [--json] FILE [PATTERN ...]",
     .summary = "a table of the tensors",
+    .options = "    -l        the offset in the file and the param_id too\n"
+               "    --hash    the XXH3-64 hash of each tensor's bytes, which takes reading them\n"
+               "    --json    an array of sidecars, for programs\n",
     .run = run,
 };

@@ -25,6 +25,13 @@ static void print_help(FILE *to) {
                       "    --help, --version\n\nSee bpk(1).\n");
 }
 
+static void print_verb_help(const struct bpk_verb *verb) {
+    printf("usage: bpk %s %s\n\n%s\n", verb->name, verb->arguments, verb->summary);
+    if (verb->options)
+        printf("\n%s", verb->options);
+    printf("\nSee bpk(1).\n");
+}
+
 int main(int argc, char **argv) {
     if (argc < 2) {
         print_help(stderr);
@@ -42,8 +49,7 @@ int main(int argc, char **argv) {
         if (strcmp(argv[1], verbs[i]->name) != 0)
             continue;
         if (argc == 3 && strcmp(argv[2], "--help") == 0) {
-            printf("usage: bpk %s %s\n\n%s\n", verbs[i]->name, verbs[i]->arguments,
-                   verbs[i]->summary);
+            print_verb_help(verbs[i]);
             return bpk_cli_finish(BPK_EXIT_OK);
         }
         static char program[] = "bpk"; /* what getopt's messages start with */

@@ -126,5 +126,8 @@ const struct bpk_verb bpk_verb_recover = {
     .name = "recover",
     .arguments = "[--commit|--discard] [--force] FILE",
     .summary = "the edits that a mount left beside a pack",
+    .options = "    --commit     write the edits into the pack\n"
+               "    --discard    drop them\n"
+               "    --force      take them even if the pack was replaced since\n",
     .run = run,
 };

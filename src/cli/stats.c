@@ -253,5 +253,6 @@ const struct bpk_verb bpk_verb_stats = {
     .name = "stats",
     .arguments = "[--json] FILE [PATTERN ...]",
     .summary = "NaN, extremes, mean and deviation of the values",
+    .options = "    --json    an array of objects, with histograms\n",
     .run = run,
 };

@@ -70,5 +70,6 @@ const struct bpk_verb bpk_verb_status = {
     .name = "status",
     .arguments = "[--json] MNT",
     .summary = "what a mount holds that is not in its pack",
+    .options = "    --json    .bpkfs/status.json as it is\n",
     .run = run,
 };

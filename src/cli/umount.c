@@ -153,5 +153,6 @@ const struct bpk_verb bpk_verb_umount = {
     .name = "umount",
     .arguments = "[--valid] MNT",
     .summary = "commit, unmount, and wait until all is done",
+    .options = "    --valid    leave out what is not valid; it is kept beside the pack\n",
     .run = run,
 };

@@ -245,8 +245,9 @@ def test_verbs_and_options_of_bpk():
     assert set(documented) == set(verbs)
     for verb, options in verbs.items():
         assert flags(documented[verb]) == options, verb
-        usage = run(BPK, verb, "--help").out.decode()
-        assert dashed(usage.splitlines()[0]) == options, verb
+        usage, *rest = run(BPK, verb, "--help").out.decode().splitlines()
+        assert dashed(usage) == options, verb
+        assert {line.split()[0] for line in rest if line.startswith("    ")} == options, verb
     own = dashed("\n".join(line for line in listed if line.strip()[0] == "-"))
     heads = "\n".join(head for head in items("bpk.1") if head.startswith("Fl"))
     described = flags(heads).union(*(flags(head) for head in documented.values()))
