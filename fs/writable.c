@@ -114,8 +114,8 @@ int bpk_writable_open(struct bpk_mount *mount, const struct bpk_options *options
         .number_context = mount,
     };
     int r = bpk_edits_open(mount->real_path, mount->pack, &edits, &mount->edits, &recovered, &diag);
-    if (r == -EBUSY && !tell_holder(mount))
-        return wait_for_holder(mount);
+    if (r == -EBUSY)
+        return tell_holder(mount) ? r : wait_for_holder(mount);
     if (r < 0) {
         bpk_log("%s: %s", mount->pack_path, diag.sentence);
         return r;

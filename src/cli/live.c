@@ -50,14 +50,27 @@ static bool ask_daemon(void *mountpoint, uint64_t *ret_done, uint64_t *ret_total
     return true;
 }
 
+/* `r` is why no file of it could be opened. */
+static void tell_of_mount(const char *mountpoint, int r) {
+    if (r == -ENOENT)
+        bpk_cli_error(mountpoint, "no pack is mounted there");
+    else if (r == -ENOTDIR)
+        bpk_cli_error(mountpoint, "is a file; the verb takes the folder that a pack is mounted on");
+    else if (r == -ENOTCONN)
+        bpk_cli_error(mountpoint, "its bpkfs was killed; mount the pack there again: that cleans "
+                                  "up and has the edits back");
+    else if (r == -EROFS)
+        bpk_cli_error(mountpoint, "it is mounted read-only");
+    else
+        bpk_cli_error(mountpoint, "cannot reach its daemon: %s", strerror(-r));
+}
+
 int bpk_live_status(const char *mountpoint, struct bpk_status *ret_status,
                     struct bpk_outbuf *ret_text) {
     _cleanup_outbuf_ struct bpk_outbuf text = {0};
     int r = read_status(mountpoint, ret_status, &text);
-    if (r == -ENOENT || r == -ENOTDIR)
-        bpk_cli_error(mountpoint, "no pack is mounted there");
-    else if (r < 0)
-        bpk_cli_error(mountpoint, "cannot read its status: %s", strerror(-r));
+    if (r < 0)
+        tell_of_mount(mountpoint, r);
     if (r == 0 && ret_text) {
         *ret_text = text;
         text = (struct bpk_outbuf){0};
@@ -79,14 +92,10 @@ static size_t print_outcome(const char *mountpoint) {
 
 int bpk_live_command(const char *mountpoint, const char *command) {
     int fd = open_control_file(mountpoint, "control", O_WRONLY);
-    if (fd == -ENOENT || fd == -ENOTDIR)
-        bpk_cli_error(mountpoint, "no pack is mounted there");
-    else if (fd == -EROFS)
-        bpk_cli_error(mountpoint, "it is mounted read-only");
-    else if (fd < 0)
-        bpk_cli_error(mountpoint, "cannot reach its daemon: %s", strerror(-fd));
-    if (fd < 0)
+    if (fd < 0) {
+        tell_of_mount(mountpoint, fd);
         return fd;
+    }
     struct bpk_cli_progress progress = {
         .ask = ask_daemon, .context = (void *)(uintptr_t)mountpoint, .what = "committing"};
     ssize_t n;
@@ -102,15 +111,25 @@ int bpk_live_command(const char *mountpoint, const char *command) {
     return r;
 }
 
+/* Why an edit waits; of a backup there is nothing wrong. */
+static const char *find_reason(const struct bpk_status *status,
+                               const struct bpk_status_edit *edit) {
+    for (size_t i = 0; i < status->problem_count; i++)
+        if (strcmp(status->problems[i].file, edit->path) == 0)
+            return status->problems[i].reason;
+    return edit->change ? edit->change : "an edit";
+}
+
 void bpk_live_print_waiting(const char *mountpoint) {
     struct bpk_status status;
     if (bpk_live_status(mountpoint, &status, NULL) < 0)
         return;
     for (size_t i = 0; i < status.edit_count; i++) {
         const char *path = status.edits[i].path;
-        char shown[300];
-        printf("not in the pack (without a sidecar, or a backup): %s\n",
-               bpk_text_escape(path, strlen(path), shown, sizeof(shown)));
+        const char *reason = find_reason(&status, &status.edits[i]);
+        char shown[600];
+        printf("not in the pack: %s: ", bpk_text_escape(path, strlen(path), shown, sizeof(shown)));
+        printf("%s\n", bpk_text_escape(reason, strlen(reason), shown, sizeof(shown)));
     }
     bpk_status_clear(&status);
 }

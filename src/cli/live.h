@@ -14,7 +14,8 @@ int bpk_live_status(const char *mountpoint, struct bpk_status *ret_status,
  * dropped. 0 or a negative errno. */
 int bpk_live_command(const char *mountpoint, const char *command);
 
-/* Prints edits that wait for more, if any: pending files, backups. */
+/* Prints edits that a commit left out, if any, and why: pending files, backups, what is not valid.
+ */
 void bpk_live_print_waiting(const char *mountpoint);
 
 #endif

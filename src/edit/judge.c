@@ -32,10 +32,10 @@ bool bpk_judge_length(struct bpk_edits *edits, const char *stem, const struct bp
     bpk_shape_show(bpk_desc_shape(desc), shape, sizeof(shape));
     if (known)
         (void)snprintf(out, out_size,
-                       "has %llu bytes, but shape %s of %s needs %llu: write the missing part or "
-                       "correct the shape",
+                       "has %llu bytes, but shape %s of %s needs %llu: %s or correct the shape",
                        (unsigned long long)size, shape, bpk_kind_name(desc->means.dtype.kind),
-                       (unsigned long long)needed);
+                       (unsigned long long)needed,
+                       size < needed ? "write the missing part" : "cut off the rest");
     else
         (void)snprintf(out, out_size, "shape %s and dtype do not go together: correct the sidecar",
                        shape);

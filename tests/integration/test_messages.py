@@ -1,0 +1,70 @@
+"""What bpk and bpkfs say when something is in the way: each sentence says what to do about it."""
+
+import os
+import re
+import signal
+
+import pytest
+
+import bpkedit as edit
+from conftest import BPKFS, ENVIRONMENT, run, run_bpk
+
+
+@pytest.fixture
+def pack(folder):
+    return edit.make_pack(folder)
+
+
+@pytest.mark.parametrize("size, advice", [(60, "write the missing part"), (68, "cut off the rest")])
+def test_a_length_that_does_not_fit(pack, size, advice):
+    with edit.edited(pack) as mount:
+        (mount.tensors / "fc.weight").write_bytes(bytes(size))
+        said = f"has {size} bytes, but shape [4, 4] of F32 needs 64: {advice} or correct the shape"
+        assert edit.problems(mount) == {"tensors/fc.weight": said}
+        (mount.tensors / "fc.weight").write_bytes(bytes(64))
+
+
+def test_commit_says_what_it_left_out_and_why(pack):
+    with edit.edited(pack, status=3) as mount:
+        (mount.tensors / "fc.weight").write_bytes(bytes(60))
+        (mount.tensors / "text.bak").write_bytes(b"a")
+        (mount.tensors / "lost").write_bytes(b"b")
+        result = run_bpk("commit", "--valid", mount.path)
+        assert (result.status, result.err) == (0, "")
+        assert sorted(result.out.decode().splitlines()) == [
+            "not in the pack: tensors/fc.weight: has 60 bytes, but shape [4, 4] of F32 needs 64: "
+            "write the missing part or correct the shape",
+            "not in the pack: tensors/lost: is no tensor yet: give it a sidecar, or remove it",
+            "not in the pack: tensors/text.bak: backup",
+        ]
+
+
+@pytest.mark.parametrize("verb", ["status", "commit", "discard", "umount"])
+def test_a_mount_whose_daemon_was_killed(pack, verb):
+    mount = edit.WritableMount(pack, [])
+    try:
+        mount.wait_for_mount()
+        os.kill(mount.daemon.pid, signal.SIGKILL)
+        mount.daemon.wait()
+        result = run_bpk(verb, mount.path)
+        assert result.status == 1
+        assert re.fullmatch(r"bpk: .*: its bpkfs was killed; mount the pack there again: .*\n", result.err)
+    finally:
+        mount.clear()
+
+
+@pytest.mark.parametrize("verb", ["status", "commit", "discard", "umount"])
+def test_what_is_no_mount(pack, verb):
+    for path, said in ((pack, "is a file; the verb takes the folder"), (pack.parent, "no pack is mounted there")):
+        result = run_bpk(verb, path)
+        assert result.status == 1 and result.err.startswith(f"bpk: {path}: {said}"), result.err
+
+
+def test_a_second_writable_mount_is_refused_in_one_line(pack):
+    with edit.edited(pack) as mount:
+        other = pack.parent / "other"
+        other.mkdir()
+        result = run(BPKFS, pack, other, env=ENVIRONMENT)
+        assert result.status == 1
+        said = f"bpkfs: {pack}: it is mounted for writing at {mount.path}; '-o ro' mounts it for reading\n"
+        assert result.err == said
