@@ -20,7 +20,8 @@ static int lock_pack(struct bpk_edits *edits, struct bpk_diag *diag) {
     edits->lock_fd = fd;
     if (flock(fd, LOCK_EX | LOCK_NB) < 0)
         return bpk_diag_set(diag, -EBUSY, BPK_NO_OFFSET,
-                            "it is mounted for writing already, or being written");
+                            "it is mounted for writing, or being written: 'bpk status' shows the "
+                            "edits of a mount");
     /* Between the opening and the lock a commit may have put another file there. */
     if (stat(edits->path, &now) < 0 || !bpk_same_file(&now, bpk_pack_stat(edits->base)))
         return bpk_diag_set(diag, -EAGAIN, BPK_NO_OFFSET, "it was replaced just now");

@@ -53,6 +53,14 @@ def test_a_mount_whose_daemon_was_killed(pack, verb):
         mount.clear()
 
 
+def test_recover_of_a_pack_that_is_mounted(pack):
+    with edit.edited(pack):
+        result = run_bpk("recover", pack)
+        assert result.status == 1
+        said = "it is mounted for writing, or being written: 'bpk status' shows the edits of a mount"
+        assert result.err == f"bpk: {pack}: {said}\n"
+
+
 @pytest.mark.parametrize("verb", ["status", "commit", "discard", "umount"])
 def test_what_is_no_mount(pack, verb):
     for path, said in ((pack, "is a file; the verb takes the folder"), (pack.parent, "no pack is mounted there")):
