@@ -150,6 +150,23 @@ def test_readme_commands(workshop, block):
         assert len([said for said in lines if said.startswith("!")]) == 1
 
 
+def test_readme_from_top_to_bottom(workshop):
+    """One block after the other works as well, on one pack and in one mount."""
+    for tool in TOOLS:
+        need_tool(tool)
+    script = ""
+    for block in COMMANDS:
+        if "bpk recover" in block:
+            script += "bpk umount mnt\n"
+        script += block
+        if "mkdir mnt" in block:  # "From here on, the pack is mounted"
+            script += "bpkfs model.bpk mnt\n"
+    assert "(400, 64)" in shell(workshop, script)
+    pack = bpkref.read(workshop / "model.bpk")
+    assert {"mask", "extra", "head.bias"} < set(pack.tensors) and "fc2.bias" not in pack.tensors
+    assert pack.metadata["note"] == "fine-tuned on digits"
+
+
 def spoil(path, name, raw):
     position = bpkref.read(path).tensors[name].position
     with open(path, "r+b") as file:
