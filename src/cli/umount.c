@@ -139,8 +139,10 @@ static int run(int argc, char **argv) {
     int exit_status = BPK_EXIT_FAILED;
     const char *command = valid ? "commit --unmount --valid" : "commit --unmount";
     bool committed = !status.read_only && bpk_live_command(mountpoint, command) == 0;
-    if (committed)
+    if (committed) {
         print_put_back(mountpoint);
+        bpk_live_print_waiting(mountpoint);
+    }
     if (committed || status.read_only)
         exit_status = unmount(mountpoint, &status);
     else

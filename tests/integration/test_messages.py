@@ -39,6 +39,18 @@ def test_commit_says_what_it_left_out_and_why(pack):
         ]
 
 
+def test_umount_says_what_it_left_out(pack):
+    with edit.edited(pack, status=3) as mount:
+        (mount.tensors / "fc.weight").write_bytes(bytes(68))
+        (mount.tensors / "text.bak").write_bytes(b"a")
+        result = run_bpk("umount", "--valid", mount.path)
+        assert result.status == 3
+        assert [line.split(": ")[:2] for line in result.out.decode().splitlines()] == [
+            ["not in the pack", "tensors/fc.weight"],
+            ["not in the pack", "tensors/text.bak"],
+        ]
+
+
 @pytest.mark.parametrize("verb", ["status", "commit", "discard", "umount"])
 def test_a_mount_whose_daemon_was_killed(pack, verb):
     mount = edit.WritableMount(pack, [])
