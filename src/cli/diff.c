@@ -314,5 +314,7 @@ const struct bpk_verb bpk_verb_diff = {
     .name = "diff",
     .arguments = "[-q | --json] FILE FILE",
     .summary = "how two packs differ; status 1 if they do",
+    .options = "    -q        print nothing, and stop at the first difference\n"
+               "    --json    one object, for programs\n",
     .run = run,
 };

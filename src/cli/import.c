@@ -37,5 +37,9 @@ const struct bpk_verb bpk_verb_import = {
     .name = "import",
     .arguments = "--safetensors|--npy [--force] FROM FILE",
     .summary = "make a pack of another format's file, or folder",
+    .options =
+        "    --safetensors    FROM is a safetensors file\n"
+        "    --npy            FROM is a folder; each .npy file in it becomes a tensor of its name\n"
+        "    --force          replace FILE if it is there\n",
     .run = run,
 };

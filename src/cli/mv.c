@@ -51,5 +51,6 @@ const struct bpk_verb bpk_verb_mv = {
     .name = "mv",
     .arguments = "[--force] FILE OLD NEW",
     .summary = "rename a tensor",
+    .options = "    --force    replace the tensor that is called NEW\n",
     .run = run,
 };

@@ -27,5 +27,6 @@ const struct bpk_verb bpk_verb_pack = {
     .name = "pack",
     .arguments = "[--force] DIR FILE",
     .summary = "make a pack of the files in a folder",
+    .options = "    --force    replace FILE if it is there\n",
     .run = run,
 };

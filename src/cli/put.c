@@ -248,5 +248,7 @@ const struct bpk_verb bpk_verb_put = {
     .name = "put",
     .arguments = "[--dtype D] [--shape S] FILE NAME DATA|-",
     .summary = "write a tensor from raw bytes or a .npy file",
+    .options = "    --dtype D    the dtype of the bytes, F32 for one\n"
+               "    --shape S    their shape, 64x3 for one\n",
     .run = run,
 };

@@ -159,5 +159,7 @@ const struct bpk_verb bpk_verb_set = {
     .name = "set",
     .arguments = "FILE [KEY=VALUE ...] [--scalar NAME=VALUE]",
     .summary = "set metadata and scalars",
+    .options = "    --scalar NAME=VALUE    set a scalar; VALUE may have its type before it, as in "
+               "Float:1\n",
     .run = run,
 };

@@ -84,5 +84,6 @@ const struct bpk_verb bpk_verb_unset = {
     .name = "unset",
     .arguments = "FILE [KEY ...] [--scalar NAME]",
     .summary = "remove metadata and scalars",
+    .options = "    --scalar NAME    remove a scalar\n",
     .run = run,
 };
