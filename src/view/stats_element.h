@@ -14,19 +14,34 @@ VECTORISED static bool FUNCTION(are_finite)(const void *elements, size_t count) 
     return odd == 0;
 }
 
-static size_t FUNCTION(keep_finite)(const void *elements, size_t count, void *kept,
+VECTORISED static struct bpk_stats_odd FUNCTION(count_odd)(const ELEMENT *x, size_t count) {
+    BITS nan = 0;
+    BITS pos_inf = 0;
+    BITS neg_inf = 0;
+    for (size_t i = 0; i < count; i++) {
+        BITS bits;
+        memcpy(&bits, &x[i], sizeof(bits));
+        pos_inf += bits == EXPONENT;
+        neg_inf += bits == (EXPONENT | ~(~(BITS)0 >> 1));
+        nan += (bits & ~(BITS)0 >> 1) > EXPONENT;
+    }
+    return (struct bpk_stats_odd){.nan = nan, .pos_inf = pos_inf, .neg_inf = neg_inf};
+}
+
+static size_t FUNCTION(keep_finite)(const void *elements, size_t count, void *restrict kept,
                                     struct bpk_stats_odd *odd) {
     const ELEMENT *x = elements;
     ELEMENT *to = kept;
+    struct bpk_stats_odd more = FUNCTION(count_odd)(x, count);
+    odd->nan += more.nan;
+    odd->pos_inf += more.pos_inf;
+    odd->neg_inf += more.neg_inf;
     size_t n = 0;
     for (size_t i = 0; i < count; i++) {
         BITS bits;
         memcpy(&bits, &x[i], sizeof(bits));
         to[n] = x[i];
         n += (bits & EXPONENT) != EXPONENT;
-        odd->pos_inf += bits == EXPONENT;
-        odd->neg_inf += bits == (EXPONENT | ~(~(BITS)0 >> 1));
-        odd->nan += (bits & ~(BITS)0 >> 1) > EXPONENT;
     }
     return n;
 }
