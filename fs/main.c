@@ -169,7 +169,8 @@ static int mount_and_serve(struct fuse_args *args, const struct bpk_options *opt
 }
 
 /* libfuse's own messages, under our name. It prints a line in pieces. */
-static void log_fuse(enum fuse_log_level level, const char *format, va_list args) {
+static __attribute__((format(printf, 2, 0))) void log_fuse(enum fuse_log_level level,
+                                                           const char *format, va_list args) {
     static char line[512];
     static size_t used;
     if (level >= FUSE_LOG_INFO) { /* -d */

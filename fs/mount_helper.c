@@ -2,6 +2,7 @@
 
 #include "log.h"
 
+#include <limits.h>
 #include <string.h>
 
 enum { EXIT_REFUSED = 1, EXIT_USAGE = 2 };
@@ -12,7 +13,9 @@ struct helper {
     int remount;
 };
 
-#define DROP(text) FUSE_OPT_KEY(text, FUSE_OPT_KEY_DISCARD)
+/* FUSE_OPT_KEY, but for its -1U, of which clang warns. */
+#define DROP(text)                                                                                 \
+    { text, UINT_MAX, FUSE_OPT_KEY_DISCARD }
 #define NOTE(text, member)                                                                         \
     { text, offsetof(struct helper, member), 1 }
 
