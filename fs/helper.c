@@ -29,7 +29,7 @@ static int run_request(char request, const char *mountpoint) {
     case SYNC:
         return sync_mount(mountpoint);
     case UNMOUNT:
-        return bpk_unmount(mountpoint, true);
+        return bpk_unmount(mountpoint, true, NULL);
     case REMOVE:
         return rmdir(mountpoint) < 0 ? -errno : 0;
     default:

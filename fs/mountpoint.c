@@ -56,7 +56,7 @@ static int clean_dead(const char *path) {
     _cleanup_free_ char *whole = resolve_parent(path);
     int r = -ENOTCONN;
     if (whole && is_our_mount(whole)) {
-        r = bpk_unmount(whole, true);
+        r = bpk_unmount(whole, true, NULL);
         if (r == 0)
             bpk_log("%s: cleaned up the mount of a daemon that is gone", path);
     }

@@ -75,21 +75,22 @@ static void wait_for_end(int pidfd) {
 }
 
 /* Another bpk, or a desktop that looks at each new mount, has it open for a moment only. */
-static int unmount_soon(const char *mountpoint) {
+static int unmount_soon(const char *mountpoint, struct bpk_diag *ret_diag) {
     enum { TRIES = 10, PAUSE_US = 100000 };
-    int r = bpk_unmount(mountpoint, false);
+    int r = bpk_unmount(mountpoint, false, ret_diag);
     for (int i = 0; i < TRIES && r == -EBUSY; i++) {
         (void)usleep(PAUSE_US);
-        r = bpk_unmount(mountpoint, false);
+        r = bpk_unmount(mountpoint, false, ret_diag);
     }
     return r;
 }
 
 static int unmount(const char *mountpoint, const struct bpk_status *status) {
     _cleanup_close_ int pidfd = open_pidfd(status->pid);
-    int r = unmount_soon(mountpoint);
+    struct bpk_diag diag;
+    int r = unmount_soon(mountpoint, &diag);
     if (r < 0) {
-        bpk_cli_error(mountpoint, "cannot unmount: %s", strerror(-r));
+        bpk_cli_error(mountpoint, "cannot unmount: %s", diag.sentence);
         if (r == -EBUSY)
             print_users(mountpoint);
         return BPK_EXIT_FAILED;

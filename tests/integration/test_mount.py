@@ -438,6 +438,18 @@ def test_unprivileged_mount_ends_at_a_signal(number, pack, open_fuse):
         assert mount.wait() == 0
 
 
+def test_unprivileged_umount_says_what_fusermount3_says(pack, folder, open_fuse):
+    """It is not always that something is in use: without /etc/mtab it unmounts nothing."""
+    reason = "fusermount3: failed to open /etc/mtab: No such file or directory"
+    (folder / "fusermount3").write_text(f"#!/bin/sh\necho '{reason}' >&2\nexit 1\n")
+    (folder / "fusermount3").chmod(0o755)
+    with mounted(pack, user=NOBODY) as mount:
+        path = {**ENVIRONMENT, "PATH": f"{folder}:{os.environ['PATH']}"}
+        result = run(*as_nobody(BPK, "umount", mount.path), env=path)
+        assert (result.status, result.err) == (1, f"bpk: {mount.path}: cannot unmount: {reason}\n")
+        assert run(*as_nobody(BPK, "umount", mount.path)).status == 0
+
+
 def test_unprivileged_reader_of_a_closed_pack(pack, folder, open_fuse):
     pack.chmod(0o600)
     (folder / "mnt").mkdir()
