@@ -395,6 +395,7 @@ SCRIPTS = [
     "packaging/install-deps.sh",
     "packaging/try.sh",
     "packaging/deb.sh",
+    "packaging/debian/tests/library",
     "packaging/debian/tests/mount",
     "packaging/debian/tests/smoke",
     "tests/run.sh",

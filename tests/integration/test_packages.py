@@ -10,7 +10,7 @@ import tarfile
 import pytest
 
 from conftest import ENVIRONMENT, REPOSITORY, SANITIZED, need_tool, run
-from test_packaging import INSTALLED
+from test_packaging import VERSION, installed
 
 pytestmark = [
     pytest.mark.skipif(SANITIZED, reason="packages are not of this build"),
@@ -21,7 +21,6 @@ pytestmark = [
 ]
 
 BUILD_PATIENCE = 1800
-VERSION = re.search(r"version: '([\d.]+)'", (REPOSITORY / "meson.build").read_text(encoding="utf-8"))[1]
 
 
 def build(*command, **options):
@@ -31,12 +30,19 @@ def build(*command, **options):
     return result.out.decode() + result.err
 
 
-def installed(*changes, more=()):
-    """The paths of what meson installs below /usr, the parts CHANGES replaced, and MORE."""
-    paths = [f"/usr/{line.partition(' ')[0]}" for line in INSTALLED.split("\n")[1:-1]]
+LIBRARY_PARTS = {
+    "libbpk": r"libbpk\.so\.[\d.]+$",
+    "libbpk-dev": r"libbpk\.so$|/pkgconfig/|/include/|/man3/",
+}
+
+
+def shares(libdir, *changes):
+    """The paths of what meson installs below /usr, the parts CHANGES replaced, by the package that they are in."""
+    paths = [f"/usr/{line.partition(' ')[0]}" for line in installed(libdir)]
     for old, new in changes:
         paths = [re.sub(old, new, path) for path in paths]
-    return sorted([*paths, *more])
+    found = {name: {path for path in paths if re.search(part, path)} for name, part in LIBRARY_PARTS.items()}
+    return {"bpkfs": set(paths).difference(*found.values()), **found}
 
 
 @pytest.fixture
@@ -62,11 +68,21 @@ def test_rpm_of_the_tarball(tarball, folder):
     said = build("rpmbuild", "--define", f"_topdir {folder}/rpm", "--nodeps", "-tb", tarball)
     assert re.search(r"^Ok: +[1-9]", said, re.M)
     assert "absolute symlink" not in said
-    (package,) = (folder / "rpm/RPMS").rglob(f"bpkfs-{VERSION}-*.rpm")
-    listed = build("rpm", "-qlp", package).split()
-    found = [path for path in listed if not re.search("/.build-id|/licenses/|/doc/|/share/bpkfs$", path)]
-    assert sorted(re.sub(r"(/man\d/.*)\.gz$", r"\1", path) for path in found) == installed()
-    assert {"LICENSE-APACHE", "LICENSE-MIT", "README.md"} <= {path.rpartition("/")[2] for path in listed}
+    packages = {path.name.partition(f"-{VERSION}-")[0]: path for path in (folder / "rpm/RPMS").rglob("*.rpm")}
+    packages = {name: path for name, path in packages.items() if not re.search("-debug(info|source)$", name)}
+    assert set(packages) == {"bpkfs", "libbpk", "libbpk-devel"}
+    listed = {name: build("rpm", "-qlp", path).split() for name, path in packages.items()}
+    documents = "/.build-id|/licenses/|/doc/|/share/bpkfs$"
+    found = {
+        name: {re.sub(r"(/man\d/.*)\.gz$", r"\1", path) for path in paths if not re.search(documents, path)}
+        for name, paths in listed.items()
+    }
+    (libdir,) = (path.removeprefix("/usr/").removesuffix("/libbpk.so") for path in found["libbpk-devel"] if "so" in path)
+    wanted = shares(libdir)
+    assert found == {**{name: wanted[name] for name in ("bpkfs", "libbpk")}, "libbpk-devel": wanted["libbpk-dev"]}
+    names = {name: {path.rpartition("/")[2] for path in paths} for name, paths in listed.items()}
+    assert {"LICENSE-APACHE", "LICENSE-MIT", "README.md"} <= names["bpkfs"]
+    assert {"LICENSE-APACHE", "LICENSE-MIT"} <= names["libbpk"] and "lsbpk.c" in names["libbpk-devel"]
 
 
 def test_deb(folder):
@@ -76,14 +92,19 @@ def test_deb(folder):
     said = build("sh", REPOSITORY / "packaging/deb.sh", cwd=folder, env=environment)
     assert "meson test" not in said
     dist = folder / "dist"
-    assert {path.name.partition("_")[0] for path in dist.glob("*.deb")} == {"bpkfs", "bpkfs-dbgsym"}
-    (package,) = dist.glob(f"bpkfs_{VERSION}_*.deb")
-    listed = build("dpkg-deb", "-c", package).splitlines()
-    found = [line.split()[5].removeprefix(".") for line in listed if not line.startswith("d")]
-    documents = [f"/usr/share/doc/bpkfs/{name}" for name in ("README.md.gz", "changelog.gz", "copyright")]
+    packages = {path.name.partition("_")[0]: path for path in dist.glob("*.deb")}
+    assert set(packages) == {"bpkfs", "bpkfs-dbgsym", "libbpk0", "libbpk0-dbgsym", "libbpk-dev"}
     changes = ((r"(/man\d/.*)", r"\1.gz"), ("site-functions", "vendor-completions"))
-    assert sorted(found) == installed(*changes, more=documents)
-    assert build("dpkg-deb", "-f", package, "Version").strip() == VERSION
+    wanted = shares(f"lib/{build('dpkg-architecture', '-qDEB_HOST_MULTIARCH').strip()}", *changes)
+    wanted = {"bpkfs": wanted["bpkfs"], "libbpk0": wanted["libbpk"], "libbpk-dev": wanted["libbpk-dev"]}
+    wanted["bpkfs"].add("/usr/share/doc/bpkfs/README.md.gz")
+    wanted["libbpk-dev"].add("/usr/share/doc/libbpk-dev/examples/lsbpk.c")
+    for name, paths in wanted.items():
+        listed = build("dpkg-deb", "-c", packages[name]).splitlines()
+        found = {line.split()[5].removeprefix(".") for line in listed if not line.startswith("d")}
+        assert found == paths | {f"/usr/share/doc/{name}/{file}" for file in ("changelog.gz", "copyright")}
+        assert build("dpkg-deb", "-f", packages[name], "Version").strip() == VERSION
+    assert f"libbpk0 (= {VERSION})" in build("dpkg-deb", "-f", packages["libbpk-dev"], "Depends")
     (changes_file,) = dist.glob("*.changes")
     assert run("lintian", "--allow-root", "--fail-on", "error,warning", changes_file, patience=300).out == b""
     assert sorted(path.name for path in folder.iterdir()) == ["dist"]

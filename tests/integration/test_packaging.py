@@ -138,9 +138,15 @@ def test_mime_type(folder):
 
 # --- what is installed ---
 
+# LIBDIR: lib, lib64 or, on Debian, lib/MACHINE.
 INSTALLED = """
+LIBDIR/libbpk.so -> libbpk.so.0
+LIBDIR/libbpk.so.0 -> libbpk.so.VERSION
+LIBDIR/libbpk.so.VERSION
+LIBDIR/pkgconfig/libbpk.pc
 bin/bpk
 bin/bpkfs
+include/bpk.h
 lib/systemd/user/bpkfs@.service
 sbin/mount.bpkfs -> ../bin/bpkfs
 sbin/mount.fuse.bpkfs -> ../bin/bpkfs
@@ -151,12 +157,19 @@ share/fish/vendor_completions.d/bpk.fish
 share/fish/vendor_completions.d/bpkfs.fish
 share/man/man1/bpk.1
 share/man/man1/bpkfs.1
+share/man/man3/libbpk.3
 share/man/man5/bpk.5
 share/man/man8/mount.bpkfs.8 -> ../man1/bpkfs.1
 share/man/man8/mount.fuse.bpkfs.8 -> ../man1/bpkfs.1
 share/mime/packages/bpkfs.xml
 share/zsh/site-functions/_bpk
 """
+VERSION = re.search(r"version: '([\d.]+)'", (REPOSITORY / "meson.build").read_text(encoding="utf-8"))[1]
+
+
+def installed(libdir):
+    """The lines of INSTALLED where the library is in LIBDIR."""
+    return sorted(INSTALLED.replace("LIBDIR", libdir).replace("VERSION", VERSION).split("\n")[1:-1])
 
 
 def test_installed_files(folder):
@@ -173,7 +186,8 @@ def test_installed_files(folder):
         if target or not path.is_dir():
             found.append(f"{path.relative_to(prefix)}{target}")
     below = prefix.relative_to(folder)
-    assert sorted(found) == INSTALLED.split("\n")[1:-1]
+    (library,) = prefix.rglob("libbpk.so")
+    assert sorted(found) == installed(str(library.parent.relative_to(prefix)))
     assert len([path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]) == len(found)
     unit = (prefix / "lib/systemd/user/bpkfs@.service").read_text()
     assert f"\nExecStart=:/{below}/bin/bpkfs %f\n" in unit and f"exec /{below}/bin/bpk umount" in unit
