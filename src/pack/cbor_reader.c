@@ -200,8 +200,8 @@ static int read_integer(struct bpk_cbor *cbor, bool *ret_negative, unsigned __in
 
 int bpk_cbor_uint(struct bpk_cbor *cbor, uint64_t *ret_value) {
     size_t at = cbor->pos;
-    bool negative;
-    unsigned __int128 value;
+    bool negative = false;
+    unsigned __int128 value = 0;
     int r = read_integer(cbor, &negative, &value);
     if (r < 0)
         return r;
@@ -215,8 +215,8 @@ int bpk_cbor_uint(struct bpk_cbor *cbor, uint64_t *ret_value) {
 
 int bpk_cbor_int(struct bpk_cbor *cbor, int64_t *ret_value) {
     size_t at = cbor->pos;
-    bool negative;
-    unsigned __int128 value;
+    bool negative = false;
+    unsigned __int128 value = 0;
     int r = read_integer(cbor, &negative, &value);
     if (r < 0)
         return r;
