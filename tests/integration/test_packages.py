@@ -77,7 +77,8 @@ def test_rpm_of_the_tarball(tarball, folder):
         name: {re.sub(r"(/man\d/.*)\.gz$", r"\1", path) for path in paths if not re.search(documents, path)}
         for name, paths in listed.items()
     }
-    (libdir,) = (path.removeprefix("/usr/").removesuffix("/libbpk.so") for path in found["libbpk-devel"] if "so" in path)
+    (link,) = (path for path in found["libbpk-devel"] if path.endswith("/libbpk.so"))
+    libdir = link.removeprefix("/usr/").removesuffix("/libbpk.so")
     wanted = shares(libdir)
     assert found == {**{name: wanted[name] for name in ("bpkfs", "libbpk")}, "libbpk-devel": wanted["libbpk-dev"]}
     names = {name: {path.rpartition("/")[2] for path in paths} for name, paths in listed.items()}

@@ -192,3 +192,34 @@ def test_installed_files(folder):
     unit = (prefix / "lib/systemd/user/bpkfs@.service").read_text()
     assert f"\nExecStart=:/{below}/bin/bpkfs %f\n" in unit and f"exec /{below}/bin/bpk umount" in unit
     assert program.stat().st_mode & 0o7777 == 0o755
+
+
+# --- every file has a use ---
+
+
+def sources(suffix, *folders):
+    return [path for folder in folders for path in (REPOSITORY / folder).rglob(f"*{suffix}")]
+
+
+def test_every_source_is_built():
+    """As itself, or by the part of its name that a table of tests has."""
+    files = [REPOSITORY / "meson.build", *sources("meson.build", "src", "fs", "tests", "packaging")]
+    words = set(re.findall(r"'([^'\n]+)'", "".join(path.read_text(encoding="utf-8") for path in files)))
+    words = {word.rpartition("/")[2] for word in words}
+    left_out = [
+        path
+        for path in sources(".c", "src", "fs", "tests")
+        if path.name not in words and re.sub("^(test|fuzz)_", "", path.stem) not in words
+    ]
+    assert left_out == []
+
+
+def test_every_header_and_module_is_used():
+    code = "".join(path.read_text(encoding="utf-8") for path in sources(".[ch]", "src", "fs", "tests", "examples"))
+    included = {name.rpartition("/")[2] for name in re.findall(r'^#include ["<](\S+)[">]$', code, re.M)}
+    assert [path for path in sources(".h", "src", "fs", "tests") if path.name not in included] == []
+    code = "".join(path.read_text(encoding="utf-8") for path in sources(".py", "tests"))
+    imported = set(re.findall(r"^ *(?:from|import) (\w+)", code, re.M))
+    modules = [path for path in sources(".py", "tests") if not re.match("test_|conftest|bench", path.name)]
+    modules = [path for path in modules if not path.read_text(encoding="utf-8").startswith("#!")]
+    assert len(modules) > 10 and [path for path in modules if path.stem not in imported] == []
