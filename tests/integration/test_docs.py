@@ -203,6 +203,60 @@ def test_readme_options_exist():
 # --- man pages ---
 
 
+def man_commands(page):
+    """The examples of a page that are commands."""
+    text = page.read_text(encoding="utf-8").replace(r"\e", "\\")
+    found = re.findall(r"^\.Bd -literal.*\n((?:\$ .*\n)+)\.Ed$", text, re.M)
+    return [re.sub(r"^\$ ", "", block, flags=re.M) for block in found]
+
+
+# The compiler's is of test_library.py, which has what it compiles.
+MAN_COMMANDS = [
+    block for page in PAGES for block in man_commands(page) if not re.search("systemctl|^cc ", block, re.M)
+]
+
+# As KNOWN_OUTPUT.
+MAN_OUTPUT = [
+    ("ls --json", "fc1.weight"),
+    ("--hash", "> "),
+    ("stats", "conv2.conv.bias"),
+    ("od -A d", "0000032  "),
+    ('load("bias.npy', "0."),
+    ('load("fc3.npy', "["),
+    ("for f in", "odd.bpk"),
+    ("ls mnt/tensors", "fc3.bias.json"),
+    ("ls model/tensors", "fc3.bias.json"),
+    ("-o salvage", """    {"file": "broken.bpk", "reason": "tensor 'fc3.bias' is left out: """),
+]
+
+
+def test_man_commands_are_found():
+    assert len(MAN_COMMANDS) > 10
+    assert all(any(part in block for block in MAN_COMMANDS) for part, _ in MAN_OUTPUT)
+
+
+@pytest.mark.parametrize("block", MAN_COMMANDS, ids=[re.sub(r"\W+", "-", block[:30]) for block in MAN_COMMANDS])
+def test_man_commands(workshop, block):
+    if "jq " in block:
+        need_tool("jq")
+    whole = (workshop / "model.bpk").read_bytes()
+    if "broken" in block:
+        (workshop / "broken.bpk").write_bytes(whole[:-100])
+    elif "*.bpk" in block:
+        (workshop / "odd.bpk").write_bytes(whole + b"more")
+    if "bpk stats" in block:
+        spoil(workshop / "model.bpk", "conv2.conv.bias", struct.pack("<f", float("nan")))
+    if "mkdir mnt" not in block:
+        (workshop / "mnt").mkdir()
+    still_mounted = "bpkfs " in block and "umount" not in block
+    lines = shell(workshop, f"{block}{'bpk umount mnt' if still_mounted else ''}\n").splitlines()
+    for part, line in MAN_OUTPUT:
+        if part in block:
+            assert any(said.startswith(line) for said in lines), lines
+    if "metadata/note" in block:
+        assert bpkref.read(workshop / "model.bpk").metadata["note"] == "fine-tuned"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_man_page_is_clean(page):
     need_tool("mandoc")

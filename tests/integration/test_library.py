@@ -157,6 +157,20 @@ def test_example_tells_what_is_wrong(folder, example):
     assert example().status == 2
 
 
+def test_program_of_the_manual(folder, build_program):
+    page = (REPOSITORY / "packaging/man/libbpk.3").read_text(encoding="utf-8")
+    (body,) = re.findall(r"^\.Bd -literal[^\n]*\n(struct .*?)^\.Ed$", page, re.M | re.S)
+    body = body.replace(r"\e", "\\")
+    headers = "".join(f"#include <{name}.h>\n" for name in ("bpk", "err", "stdio"))
+    (folder / "names.c").write_text(f"{headers}int main(void) {{\n{body}}}\n")
+    program = build_program(folder / "names.c")
+    assert program().status == 1
+    (folder / "model.bpk").write_bytes(small_pack())
+    names = [tensor["name"] for tensor in view.parse(run(BPK, "ls", "--json", folder / "model.bpk").out)]
+    result = program()
+    assert (result.status, result.out.decode().splitlines(), result.err) == (0, names, "")
+
+
 def test_program_of_readme(folder, build_program):
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     (source,) = re.findall(r"^```c\n(.*?)^```$", readme, re.M | re.S)
