@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds bpkfs and runs all of its tests; the last line is "N passed, N failed[, N skipped]".
 #
-#     sh tests/run.sh [--quick] [--san] [--fuzz SECONDS] [-k EXPRESSION]
+#     sh tests/run.sh [--quick] [--san] [--fuzz SECONDS] [--long] [-k EXPRESSION]
 #
 #     --san          also a build with AddressSanitizer and UndefinedBehaviorSanitizer, and the
 #                    whole suite on it (always so where CI=true)
@@ -12,6 +12,10 @@
 #                    and belongs into tests/fuzz/corpus/TARGET/ when it is mended: those are
 #                    tests of every run. Where CI=true and there is libFuzzer: 20 seconds
 #     --quick        neither of them, even where CI=true
+#     --long         also the builds of tests/matrix.sh, in build-matrix/: gcc and clang, debug,
+#                    release, without assertions, without the optional parts, with sanitizers; the
+#                    tarball; as root with debootstrap, other distributions. It takes ten minutes
+#                    or so
 #     -k EXPRESSION  of the integration tests only those that match, as pytest takes it
 #
 # Where CI=true and clang-format is on PATH, the format of the sources is checked too.
@@ -19,7 +23,7 @@
 set -u
 
 usage() {
-    echo 'usage: sh tests/run.sh [--quick] [--san] [--fuzz SECONDS] [-k EXPRESSION]' >&2
+    echo 'usage: sh tests/run.sh [--quick] [--san] [--fuzz SECONDS] [--long] [-k EXPRESSION]' >&2
     exit 2
 }
 
@@ -27,6 +31,7 @@ ci=${CI:-false}
 sanitize=$([ "$ci" = true ] && echo yes || echo no)
 fuzz=$([ "$ci" = true ] && echo 20 || echo 0)
 fuzz_asked=no
+long=no
 expression=
 while [ $# -gt 0 ]; do
     case $1 in
@@ -41,6 +46,7 @@ while [ $# -gt 0 ]; do
         fuzz_asked=yes
         shift
         ;;
+    --long) long=yes ;;
     -k)
         [ $# -gt 1 ] || usage
         expression=$2
@@ -330,4 +336,9 @@ build plain build || finish
 suite 'plain build' build
 [ "$sanitize" = no ] || run_sanitized
 [ "$fuzz" -eq 0 ] || run_fuzz "$fuzz"
+if [ "$long" = yes ]; then
+    # shellcheck source=tests/matrix.sh
+    . "$root/tests/matrix.sh"
+    run_matrix
+fi
 finish
