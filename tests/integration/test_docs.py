@@ -81,8 +81,9 @@ def workshop(folder):
 
 def shell(folder, script, **variables):
     """Runs SCRIPT in FOLDER as a user types it, but for the first failing command, which ends it."""
-    # diff tells by status 1 that there is a difference.
+    # Both tell by status 1 that there is a difference.
     prelude = 'diff() { command diff "$@" || [ $? -eq 1 ]; }\n'
+    prelude += 'bpk() { command bpk "$@" || [ "$1 $?" = "diff 1" ]; }\n'
     path = f"{folder}/bin:{os.environ['PATH']}"
     environment = {**ENVIRONMENT, **WATCHED, "PATH": path, **variables}
     result = run("sh", "-eu", "-c", prelude + script, cwd=folder, env=environment)
@@ -138,6 +139,11 @@ def test_readme_commands(workshop, block):
     if "mkdir mnt" not in block:
         (workshop / "mnt").mkdir()
     script = block
+    if "a.bpk b.bpk" in block:
+        for name in ("a.bpk", "b.bpk"):
+            (workshop / name).write_bytes(whole)
+    if "bpk put" in block:
+        shell(workshop, "bpk cat --npy model.bpk fc3.bias > bias.npy\n")
     if "bpk stats" in block:
         spoil(workshop / "model.bpk", "conv2.conv.bias", struct.pack("<3f", *map(float, ("nan", "nan", "inf"))))
     if "mnt" in block and "bpkfs " not in block:
@@ -218,7 +224,8 @@ MAN_COMMANDS = [
 # As KNOWN_OUTPUT.
 MAN_OUTPUT = [
     ("ls --json", "fc1.weight"),
-    ("--hash", "> "),
+    ("bpk diff", "! tensors/fc1.bias  bytes"),
+    ("bpk diff", "same"),
     ("stats", "conv2.conv.bias"),
     ("od -A d", "0000032  "),
     ('load("bias.npy', "0."),
@@ -244,6 +251,11 @@ def test_man_commands(workshop, block):
         (workshop / "broken.bpk").write_bytes(whole[:-100])
     elif "*.bpk" in block:
         (workshop / "odd.bpk").write_bytes(whole + b"more")
+    if "a.bpk b.bpk" in block:
+        for name in ("a.bpk", "b.bpk"):
+            (workshop / name).write_bytes(whole)
+    if "bpk put" in block:
+        shell(workshop, "bpk cat --npy model.bpk fc3.bias > bias.npy\n")
     if "bpk stats" in block:
         spoil(workshop / "model.bpk", "conv2.conv.bias", struct.pack("<f", float("nan")))
     if "mkdir mnt" not in block:
