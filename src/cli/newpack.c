@@ -71,7 +71,7 @@ static int next_run(void *context, uint64_t offset, struct bpk_run *ret_run) {
     }
     if (pack->opened != tensor) {
         struct stat now;
-        int fd;
+        int fd = -1;
         if (pack->opened)
             close(pack->open);
         pack->opened = NULL;

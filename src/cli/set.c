@@ -99,7 +99,7 @@ static bool compose(const struct bpk_cli_change *change, const char *argument, s
 static bool take_scalar(const struct bpk_cli_change *change, const char *argument,
                         struct bpk_cli_entries *entries) {
     struct bpk_str name;
-    struct bpk_str value;
+    struct bpk_str value = {"", 0};
     struct bpk_scalar_map map;
     struct bpk_diag diag = {.sentence = ""};
     _cleanup_outbuf_ struct bpk_outbuf text = {0};
