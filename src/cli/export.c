@@ -1,4 +1,5 @@
 /* bpk export: a pack in another format. */
+#include "cli/busy.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
 
@@ -66,11 +67,24 @@ static bool copy_with_progress(struct job *job, const char *out) {
     return good;
 }
 
+static bool is_source(const struct bpk_cli_pack *pack, const struct stat *file) {
+    struct stat source;
+    return stat(pack->path, &source) == 0 && source.st_dev == file->st_dev &&
+           source.st_ino == file->st_ino;
+}
+
 static bool copy_to_file(struct job *job, const char *out, bool force) {
     struct bpk_atomic_file file;
     struct bpk_diag diag = {.sentence = ""};
     struct stat old;
-    bool replaces = force && stat(out, &old) == 0;
+    _cleanup_close_ int old_fd = -1; /* locked: no mount and no verb changes it meanwhile */
+    if (force && !bpk_cli_claim(out, &old_fd))
+        return false;
+    bool replaces = old_fd >= 0 && fstat(old_fd, &old) == 0;
+    if (replaces && is_source(job->pack, &old)) {
+        bpk_cli_error(out, "it is the pack itself, of which this would be all that is left");
+        return false;
+    }
     int r = bpk_atomic_begin(out, replaces ? &old : NULL, &file, &diag);
     if (r < 0) {
         bpk_cli_error(out, r == -EEXIST ? "%s; '--force' replaces it" : "%s", diag.sentence);

@@ -1,6 +1,8 @@
 /* bpk put: the bytes of a tensor, or a new one, from a file. */
 #include "cli/change.h"
 
+#include "pack/diag.h"
+#include "pack/dtype.h"
 #include "pack/text.h"
 #include "pack/util.h"
 #include "view/json.h"
@@ -55,9 +57,15 @@ static bool is_npy(const struct put *put) {
     return put->filled >= len && memcmp(put->buffer, BPK_NPY_MAGIC, len) == 0;
 }
 
-static bool write_all(struct put *put, const struct bpk_place *place) {
+/* `most`: more bytes than that are refused before they are written; an endless source is one. */
+static bool write_all(struct put *put, const struct bpk_place *place, uint64_t most) {
     uint64_t offset = 0;
     while (put->filled > 0) {
+        if (put->filled > most - offset) {
+            bpk_cli_error(put->data, "has more than the %llu bytes that dtype and shape need",
+                          (unsigned long long)most);
+            return false;
+        }
         int r = bpk_edits_write(put->change->edits, place, offset, put->buffer, put->filled);
         if (!bpk_cli_change_done(put->change, put->file, r))
             return false;
@@ -88,7 +96,7 @@ static void out_old_shape(struct bpk_outbuf *out, const struct put *put) {
 
 /* The sidecar that the options ask for; what they leave open is the old tensor's. */
 static bool compose_sidecar(const struct put *put, const char *dtype, const char *shape,
-                            struct bpk_outbuf *out) {
+                            struct bpk_outbuf *out, uint64_t *ret_bytes) {
     struct bpk_descriptor descriptor;
     struct bpk_diag diag = {.sentence = "out of memory"};
     struct bpk_tensor old = {0};
@@ -121,8 +129,17 @@ static bool compose_sidecar(const struct put *put, const char *dtype, const char
     bpk_out_str(out, "}\n");
     if (!out->failed && bpk_sidecar_parse((struct bpk_str){out->text, out->len}, &descriptor,
                                           &diag) == BPK_TEXT_GOOD) {
+        bool fits =
+            bpk_dtype_shape_length(&descriptor.dtype, descriptor.dims, descriptor.rank, ret_bytes);
+        /* Of quantised tensors there is more than one length. */
+        if (descriptor.dtype.kind == BPK_QFLOAT)
+            *ret_bytes = UINT64_MAX;
+        else if (!fits)
+            bpk_diag_set(&diag, -EINVAL, BPK_NO_OFFSET, "a tensor of that shape is too large");
+        bool good = fits || descriptor.dtype.kind == BPK_QFLOAT;
         bpk_descriptor_clear(&descriptor);
-        return true;
+        if (good)
+            return true;
     }
     return bpk_cli_argument_fault(path,
                                   shape && dtype ? "--dtype, --shape"
@@ -131,17 +148,35 @@ static bool compose_sidecar(const struct put *put, const char *dtype, const char
                                   diag.sentence);
 }
 
+/* What a tensor takes that keeps its dtype and shape. */
+static uint64_t bytes_of_old(const struct put *put) {
+    const struct bpk_pack *pack = put->change->pack.pack;
+    struct bpk_shape shape = bpk_pack_tensor_shape(pack, put->index);
+    struct bpk_dtype dtype;
+    uint64_t elements = 1;
+    uint64_t dim;
+    uint64_t bytes;
+    bpk_pack_tensor_dtype(pack, put->index, &dtype);
+    bool known = dtype.kind != BPK_QFLOAT;
+    while (known && bpk_shape_next(&shape, &dim))
+        known = bpk_mul_u64(elements, dim, &elements);
+    return known && bpk_dtype_length(&dtype, elements, &bytes) ? bytes : UINT64_MAX;
+}
+
 static bool put_raw(struct put *put, const char *dtype, const char *shape) {
     char sidecar[BPK_FILE_NAME_BUF + 8];
     _cleanup_outbuf_ struct bpk_outbuf text = {0};
     bool describes = !put->exists || dtype || shape;
-    if (describes && !compose_sidecar(put, dtype, shape, &text))
+    uint64_t most = 0;
+    if (!describes)
+        most = bytes_of_old(put);
+    else if (!compose_sidecar(put, dtype, shape, &text, &most))
         return false;
     struct bpk_place place = bpk_cli_change_place(put->change, BPK_IN_TENSORS, put->file);
     int r = place.number != 0 ? bpk_edits_truncate(put->change->edits, &place, 0)
                               : bpk_edits_create(put->change->edits, BPK_IN_TENSORS, put->file,
                                                  0644, &place.number);
-    if (!bpk_cli_change_done(put->change, put->file, r) || !write_all(put, &place))
+    if (!bpk_cli_change_done(put->change, put->file, r) || !write_all(put, &place, most))
         return false;
     (void)snprintf(sidecar, sizeof(sidecar), "%s.json", put->file);
     return !describes || bpk_cli_change_text(put->change, BPK_IN_TENSORS, sidecar, &text);
@@ -182,7 +217,7 @@ static bool put_array(struct put *put) {
     } else {
         r = bpk_edits_create(edits, BPK_IN_NPY, file, 0644, &place.number);
     }
-    if (!bpk_cli_change_done(put->change, put->file, r) || !write_all(put, &place))
+    if (!bpk_cli_change_done(put->change, put->file, r) || !write_all(put, &place, UINT64_MAX))
         return false;
     r = bpk_edits_fsync(edits, &place);
     struct reason reason = {.path = path};

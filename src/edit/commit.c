@@ -233,6 +233,15 @@ bool bpk_edits_progress(struct bpk_edits *edits, uint64_t *ret_done, uint64_t *r
     return *ret_total > 0 && *ret_done <= *ret_total;
 }
 
+/* With the data taken from the wrong place, the new pack would lack its last bytes for ever. */
+static int refuse_overruled(const struct bpk_commit *commit, struct bpk_diag *diag) {
+    if (!commit->edits->base->overruled)
+        return 0;
+    return bpk_diag_set(diag, -EPERM, BPK_NO_OFFSET,
+                        "its length and content speak against the layout that '-o layout' takes it "
+                        "for, so it is not replaced: leave the option away, or write another file");
+}
+
 int bpk_edits_commit(struct bpk_edits *edits, enum bpk_commit_mode mode,
                      const struct bpk_remarks *remarks, struct bpk_commit_result *ret_result,
                      struct bpk_diag *diag) {
@@ -243,7 +252,9 @@ int bpk_edits_commit(struct bpk_edits *edits, enum bpk_commit_mode mode,
     int r = begin_commit(&commit, &plan, &something, diag);
     if (r < 0)
         return r;
-    if (something) {
+    if (something)
+        r = refuse_overruled(&commit, diag);
+    if (r == 0 && something) {
         struct bpk_replace_options options = {
             .folder = edits->parent, /* its path may lead into the mount itself */
             .ignore_owner = edits->ignore_owner,
@@ -259,7 +270,7 @@ int bpk_edits_commit(struct bpk_edits *edits, enum bpk_commit_mode mode,
             int taken = take_over(&commit, plan.keeps_data);
             r = r < 0 ? r : taken;
         }
-    } else if (commit.base) {
+    } else if (r == 0 && commit.base) {
         r = forget_undone(&commit);
     }
     ret_result->wrote = r == 0 && something;

@@ -189,6 +189,10 @@ static int decide_layout(struct bpk_pack *pack, const struct bpk_open_options *o
         return r;
     if (options->force_layout) {
         pack->layout = options->layout;
+        enum bpk_layout found;
+        pack->overruled = pack->data_size > 0 && bpk_layout_detect(&facts, &found, NULL) == 0 &&
+                          bpk_layout_data_start(found, facts.unaligned_start) !=
+                              bpk_layout_data_start(pack->layout, facts.unaligned_start);
     } else {
         r = bpk_layout_detect(&facts, &pack->layout, options->salvage ? NULL : diag);
         if (r < 0 && !options->salvage)

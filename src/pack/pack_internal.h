@@ -16,6 +16,7 @@ struct bpk_pack {
     uint64_t table_hash; /* XXH3-64 of header and metadata, as they are in the file */
     struct bpk_meta meta;
     enum bpk_layout layout;
+    bool overruled; /* the layout is the user's word, against what length and content say */
     uint64_t data_start;
     uint64_t data_size;           /* largest end of a tensor, relative to data_start */
     uint32_t *data_order;         /* indexes of the tensors by start, then end, then name */

@@ -273,7 +273,9 @@ def test_put_large(folder, pack, check):
     [
         (b"1234", ["new"], "a new tensor needs '--dtype' and '--shape'"),
         (b"1234", ["new", "--dtype", "U8"], "a new tensor needs '--dtype' and '--shape'"),
-        (b"1234", ["new", "--dtype", "U8", "--shape", "3"], "has 4 bytes, but shape [3] of U8 needs 3"),
+        (b"1234", ["new", "--dtype", "U8", "--shape", "3"], "data: has more than the 3 bytes that dtype and shape need"),
+        (b"1234", ["new", "--dtype", "U8", "--shape", "5"], "has 4 bytes, but shape [5] of U8 needs 5"),
+        (b"1234", ["new", "--dtype", "U8", "--shape", "99999999999x9999999999"], "of that shape is too large"),
         (b"1234", ["text"], "has 4 bytes, but shape [640] of U8 needs 640"),
         (b"1234", ["text", "--dtype", "F33"], "'--dtype': unknown dtype \"F33\"\n"),
         (b"1234", ["text", "--shape", "4x"], "'--shape': "),
@@ -289,6 +291,14 @@ def test_put_large(folder, pack, check):
 def test_put_refuses(folder, pack, data, arguments, sentence):
     (folder / "data").write_bytes(data)
     assert sentence in refused(pack, "put", pack, arguments[0], folder / "data", *arguments[1:])
+
+
+@pytest.mark.parametrize("name", ["text", "new"])
+def test_put_of_an_endless_source(pack, name):
+    """It ends at once, and nothing of it stays beside the pack."""
+    options = ["--dtype", "U8", "--shape", "2000000"] if name == "new" else []
+    said = refused(pack, "put", *options, pack, name, "/dev/zero")
+    assert said.startswith("bpk: /dev/zero: has more than the ")
 
 
 def test_put_without_data(folder, pack):
@@ -430,3 +440,30 @@ def test_owner_that_cannot_be_given(folder):
     result = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert result.returncode == 1 and result.stderr.count("\n") == 1 and pack.read_bytes() == before
     assert leftovers(pack) == []
+
+
+@pytest.mark.parametrize("verb", [["set", "a=1"], ["unset", "k"], ["mv", "text", "t"], ["rm", "text"]], ids=str)
+def test_wrong_word_on_the_layout(pack, verb):
+    """With all tensors taken from the wrong place, a commit would lose their last bytes."""
+    said = refused(pack, verb[0], "-o", "layout=legacy", pack, *verb[1:])
+    assert "speak against the layout" in said
+    good(verb[0], "-o", "layout=aligned", pack, *verb[1:])
+
+
+def test_wrong_word_on_the_layout_of_a_mount(folder, pack):
+    whole = pack.read_bytes()
+    with edit.edited(pack, "layout=legacy") as mount:
+        (mount / "metadata/a").write_text("1\n", encoding="utf-8")
+        result = run_bpk("commit", mount.path)
+        assert result.status == 1 and "speak against the layout" in result.err, result
+        assert run_bpk("commit", "--to", folder / "other.bpk", mount.path).status == 0
+        assert run_bpk("discard", mount.path).status == 0
+    assert pack.read_bytes() == whole
+    assert bpkref.read(folder / "other.bpk").metadata["a"] == "1"
+
+
+def test_a_mounted_pack_with_edits_is_said_to_be_mounted(folder, pack):
+    with edit.edited(pack) as mount:
+        (mount / "metadata/a").write_text("1\n", encoding="utf-8")
+        assert "it is mounted for writing" in refused(pack, "set", pack, "b=1")
+        assert run_bpk("discard", mount.path).status == 0

@@ -198,6 +198,21 @@ def test_bpk_export(folder):
     assert sorted(p.name for p in folder.iterdir()) == ["model.bpk", "out.safetensors"]
 
 
+def test_bpk_export_over_a_pack(folder):
+    """Not over the pack itself, by whatever name, nor over one that is in use."""
+    pack, other = edit.make_pack(folder), edit.make_pack(folder, name="other.bpk")
+    whole = pack.read_bytes()
+    (folder / "link").symlink_to("model.bpk")
+    (folder / "hard").hardlink_to(pack)
+    for name in ("model.bpk", "link", "hard"):
+        result = run_bpk("export", "--safetensors", "--force", pack, folder / name)
+        assert result.status == 1 and "it is the pack itself" in result.err, result
+    with edit.edited(pack):
+        result = run_bpk("export", "--safetensors", "--force", other, pack)
+        assert result.status == 1 and "it is mounted for writing" in result.err, result
+    assert pack.read_bytes() == whole and (folder / "link").is_symlink()
+
+
 def test_bpk_export_names_what_is_left_out(folder):
     pack = edit.make_pack(folder, [("__metadata__", "U8", [3], b"abc", None), ("w", "U8", [1], b"a", None)])
     result = run_bpk("export", "--safetensors", pack, folder / "out")
