@@ -20,9 +20,10 @@ bool bpk_cli_has_edits(const char *path) {
     char real[PATH_MAX];
     if (!realpath(path, real) || !bpk_store_is_there(real))
         return false;
-    bpk_cli_error(path,
-                  "edits of a mount are waiting beside it; 'bpk recover --commit' writes them "
-                  "into it, 'bpk recover --discard' drops them, and a mount has them again");
+    bpk_cli_error(
+        path, "edits are waiting beside it, of a mount or of a verb that was stopped; 'bpk recover "
+              "--commit' writes them into it, 'bpk recover --discard' drops them, and a mount "
+              "has them again");
     return true;
 }
 

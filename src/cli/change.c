@@ -116,6 +116,8 @@ bool bpk_cli_change_new_name(const struct bpk_cli_change *change, const char *ar
     int len = name ? bpk_name_decode(text, name) : -ENOMEM;
     if (len == -ENOMEM)
         why = "out of memory";
+    else if (text.len == 0)
+        why = "the empty name is written as '%'";
     else if (len < 0)
         why = "a '%' in a name is written as '%25'";
     else if (!bpk_text_is_utf8((const uint8_t *)name, (size_t)len))

@@ -110,6 +110,9 @@ static bool compose_sidecar(const struct put *put, const char *dtype, const char
                             "file");
         return false;
     }
+    if (shape && shape[0] == '\0')
+        return bpk_cli_argument_fault(path, "--shape",
+                                      "it is empty; that of a single value is 'scalar'");
     bpk_out_str(out, "{\"dtype\": ");
     if (!dtype)
         bpk_json_dtype(out, &old_dtype);

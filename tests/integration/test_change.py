@@ -280,6 +280,8 @@ def test_put_large(folder, pack, check):
         (b"1234", ["text", "--dtype", "F33"], "'--dtype': unknown dtype \"F33\"\n"),
         (b"1234", ["text", "--shape", "4x"], "'--shape': "),
         (b"1234", ["text", "--shape", "-4"], "'--shape': "),
+        (b"1234", ["text", "--shape", ""], "'--shape': it is empty"),
+        (b"1234", ["", "--dtype", "U8", "--shape", "4"], "the empty name is written as '%'"),
         (b"1234", ["x~.old", "--dtype", "U8", "--shape", "4"], "editors' files and backups"),
         (npy(np.arange(3, dtype="c8")), ["new"], "<c8"),
         (npy(np.arange(3, dtype="c8")), ["text"], "<c8"),
@@ -299,6 +301,13 @@ def test_put_of_an_endless_source(pack, name):
     options = ["--dtype", "U8", "--shape", "2000000"] if name == "new" else []
     said = refused(pack, "put", *options, pack, name, "/dev/zero")
     assert said.startswith("bpk: /dev/zero: has more than the ")
+
+
+def test_the_empty_name(folder, pack):
+    """A variable that is not set names no tensor."""
+    assert "the empty name is written as '%'" in refused(pack, "mv", pack, "text", "")
+    good("mv", pack, "text", "%")
+    assert "" in bpkref.read(pack).tensors
 
 
 def test_put_without_data(folder, pack):
@@ -361,7 +370,7 @@ class TestEveryVerb:
         finally:
             mount.clear()
         said = refused(pack, *command)
-        assert "edits of a mount are waiting beside it" in said and "bpk recover --discard" in said
+        assert "edits are waiting beside it" in said and "bpk recover --discard" in said
         assert run_bpk("recover", pack).out.startswith(b"edited   metadata/k")
 
     def test_full_disk(self, change):

@@ -322,7 +322,7 @@ def test_busy_pack_is_not_replaced(pack, unpacked):
         assert "it is mounted for writing or being written" in refused("pack", "--force", unpacked, pack)
         assert mount.is_mounted() and pack.read_bytes() == old
     edit.edits_folder(pack).mkdir(mode=0o700)
-    assert "edits of a mount are waiting" in refused("pack", "--force", unpacked, pack)
+    assert "edits are waiting" in refused("pack", "--force", unpacked, pack)
     assert pack.read_bytes() == old
 
 
