@@ -485,7 +485,11 @@ size_t bpk_meta_unknown(const struct bpk_meta *meta, const struct bpk_meta_tenso
 struct bpk_str bpk_meta_dtype_cbor(const struct bpk_meta *meta,
                                    const struct bpk_meta_tensor *tensor) {
     struct bpk_cbor cbor = {.data = meta->block, .size = meta->block_size, .pos = tensor->dtype};
-    (void)bpk_cbor_skip(&cbor, DEPTH_IN_DESCRIPTOR);
+    struct bpk_dtype dtype;
+    uint32_t head;
+    /* Not skipped: tags that mean a big number elsewhere are passed over where a map must follow.
+     */
+    (void)bpk_dtype_parse(&cbor, DEPTH_IN_DESCRIPTOR, &dtype, &head);
     return (struct bpk_str){(const char *)meta->block + tensor->dtype, cbor.pos - tensor->dtype};
 }
 
