@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -164,31 +163,14 @@ static bool fill_plan(struct bpk_cli_newpack *pack, struct source *sources, stru
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-struct counter {
-    _Atomic uint64_t done;
-    _Atomic uint64_t total;
-};
-
-static void count(void *context, uint64_t done, uint64_t total) {
-    struct counter *counter = context;
-    counter->total = total;
-    counter->done = done;
-}
-
-static bool ask(void *context, uint64_t *ret_done, uint64_t *ret_total) {
-    struct counter *counter = context;
-    *ret_total = counter->total;
-    *ret_done = counter->done;
-    return *ret_total > 0;
-}
-
 static bool replace(struct bpk_cli_newpack *pack, struct bpk_plan *plan, const char *path,
                     int old_fd) {
-    struct counter counter = {0};
-    struct bpk_cli_progress progress = {.ask = ask, .context = &counter, .what = "packing"};
+    struct bpk_cli_counter counter = {0};
+    struct bpk_cli_progress progress = {
+        .ask = bpk_cli_ask_counter, .context = &counter, .what = "packing"};
     const struct bpk_replace_options options = {
         .old_fd = old_fd,
-        .progress = {count, &counter},
+        .progress = {bpk_cli_count, &counter},
         .before_publish = check_sources,
         .context = pack,
     };

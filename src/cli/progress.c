@@ -63,3 +63,16 @@ void bpk_cli_progress_end(struct bpk_cli_progress *progress) {
     pthread_mutex_unlock(&progress->lock);
     (void)pthread_join(progress->thread, NULL);
 }
+
+void bpk_cli_count(void *counter, uint64_t done, uint64_t total) {
+    struct bpk_cli_counter *to = counter;
+    to->total = total;
+    to->done = done;
+}
+
+bool bpk_cli_ask_counter(void *counter, uint64_t *ret_done, uint64_t *ret_total) {
+    struct bpk_cli_counter *from = counter;
+    *ret_total = from->total;
+    *ret_done = from->done;
+    return *ret_total > 0;
+}

@@ -7,6 +7,7 @@
 #define BPK_CLI_PROGRESS_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -27,5 +28,15 @@ struct bpk_cli_progress {
 
 void bpk_cli_progress_begin(struct bpk_cli_progress *progress);
 void bpk_cli_progress_end(struct bpk_cli_progress *progress);
+
+/* How far work is that tells it by calls of bpk_cli_count, as that of bpk_replace_options does;
+ * both functions take one as their context. */
+struct bpk_cli_counter {
+    _Atomic uint64_t done;
+    _Atomic uint64_t total; /* 0: not known yet */
+};
+
+void bpk_cli_count(void *counter, uint64_t done, uint64_t total);
+bool bpk_cli_ask_counter(void *counter, uint64_t *ret_done, uint64_t *ret_total);
 
 #endif

@@ -5,34 +5,16 @@
 #include "pack/replace.h"
 
 #include <getopt.h>
-#include <stdatomic.h>
-
-struct counter {
-    _Atomic uint64_t done;
-    _Atomic uint64_t total;
-};
-
-static void count(void *context, uint64_t done, uint64_t total) {
-    struct counter *counter = context;
-    counter->total = total;
-    counter->done = done;
-}
-
-static bool ask(void *context, uint64_t *ret_done, uint64_t *ret_total) {
-    struct counter *counter = context;
-    *ret_total = counter->total;
-    *ret_done = counter->done;
-    return *ret_total > 0;
-}
 
 static bool write_new(const struct bpk_cli_pack *pack, const char *out) {
-    struct counter counter = {0};
-    struct bpk_cli_progress progress = {.ask = ask, .context = &counter, .what = "salvaging"};
+    struct bpk_cli_counter counter = {0};
+    struct bpk_cli_progress progress = {
+        .ask = bpk_cli_ask_counter, .context = &counter, .what = "salvaging"};
     _cleanup_outbuf_ struct bpk_outbuf said = {0};
     const struct bpk_replace_options options = {
         .new_file = true,
         .ignore_owner = true,
-        .progress = {count, &counter},
+        .progress = {bpk_cli_count, &counter},
         .remarks = {bpk_remarks_collect, &said},
     };
     struct bpk_diag diag = {.sentence = "out of memory"};
