@@ -5,6 +5,7 @@
 #include "view/json.h"
 #include "view/maps.h"
 
+#include <getopt.h>
 #include <string.h>
 
 struct bpk_cli_entry *bpk_cli_entries_add(struct bpk_cli_entries *entries, enum bpk_cli_map map,
@@ -119,4 +120,40 @@ static bool change_map(struct bpk_cli_change *change, const struct bpk_cli_entri
 bool bpk_cli_change_entries(struct bpk_cli_change *change, const struct bpk_cli_entries *entries) {
     return change_map(change, entries, BPK_CLI_METADATA) &&
            change_map(change, entries, BPK_CLI_SCALARS);
+}
+
+/* ---- the verbs ------------------------------------------------------------------------------- */
+
+int bpk_cli_run_entries(const struct bpk_verb *verb, const struct bpk_cli_entry_takers *takers,
+                        int argc, char **argv) {
+    static const struct option options[] = {{"scalar", required_argument, NULL, 's'}, {0}};
+    struct bpk_open_options how = {0};
+    struct bpk_cli_change change;
+    struct bpk_cli_entries entries = {0};
+    _cleanup_free_ char **scalars = calloc((size_t)argc, sizeof(*scalars));
+    int scalar_count = 0;
+    int c;
+    if (!scalars) {
+        bpk_cli_error(NULL, "out of memory");
+        return BPK_EXIT_FAILED;
+    }
+    while ((c = getopt_long(argc, argv, "o:", options, NULL)) != -1) {
+        if (c == 's')
+            scalars[scalar_count++] = optarg;
+        else if (c != 'o' || !bpk_cli_layout(optarg, &how))
+            return bpk_cli_usage(verb);
+    }
+    if (optind >= argc || argc - optind - 1 + scalar_count == 0)
+        return bpk_cli_usage(verb);
+    if (!bpk_cli_change_begin(argv[optind], &how, &change))
+        return BPK_EXIT_FAILED;
+    bool good = true;
+    for (int i = optind + 1; i < argc && good; i++)
+        good = takers->key(&change, argv[i], &entries);
+    for (int i = 0; i < scalar_count && good; i++)
+        good = takers->scalar(&change, scalars[i], &entries);
+    good = good && bpk_cli_change_entries(&change, &entries) &&
+           (!takers->finish || takers->finish(&change, &entries));
+    bpk_cli_entries_clear(&entries);
+    return bpk_cli_change_end(&change, good);
 }

@@ -32,4 +32,18 @@ bool bpk_cli_has_entry(const struct bpk_cli_change *change, enum bpk_cli_map map
  * message. */
 bool bpk_cli_change_entries(struct bpk_cli_change *change, const struct bpk_cli_entries *entries);
 
+/* What a verb makes of its arguments. Each is false with a message. */
+struct bpk_cli_entry_takers {
+    bool (*key)(const struct bpk_cli_change *change, const char *argument,
+                struct bpk_cli_entries *entries);
+    bool (*scalar)(const struct bpk_cli_change *change, const char *argument,
+                   struct bpk_cli_entries *entries); /* of a --scalar */
+    /* After the maps are written; may be NULL. */
+    bool (*finish)(struct bpk_cli_change *change, const struct bpk_cli_entries *entries);
+};
+
+/* The whole of a verb with the arguments FILE [KEY ...] [--scalar NAME ...]; its exit status. */
+int bpk_cli_run_entries(const struct bpk_verb *verb, const struct bpk_cli_entry_takers *takers,
+                        int argc, char **argv);
+
 #endif

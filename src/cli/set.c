@@ -8,7 +8,6 @@
 #include "view/maps.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,10 +26,11 @@ static bool split(const char *path, const char *argument, struct bpk_str *ret_ke
     return true;
 }
 
-static bool take_key(const char *path, const char *argument, struct bpk_cli_entries *entries) {
+static bool take_key(const struct bpk_cli_change *change, const char *argument,
+                     struct bpk_cli_entries *entries) {
     struct bpk_str key;
     struct bpk_str value;
-    if (!split(path, argument, &key, &value))
+    if (!split(change->pack.path, argument, &key, &value))
         return false;
     struct bpk_cli_entry *entry = bpk_cli_entries_add(entries, BPK_CLI_METADATA, key);
     if (entry)
@@ -123,36 +123,8 @@ static bool take_scalar(const struct bpk_cli_change *change, const char *argumen
 /* ---- the verb -------------------------------------------------------------------------------- */
 
 static int run(int argc, char **argv) {
-    static const struct option options[] = {{"scalar", required_argument, NULL, 's'}, {0}};
-    struct bpk_open_options how = {0};
-    struct bpk_cli_change change;
-    struct bpk_cli_entries entries = {0};
-    _cleanup_free_ char **scalars = calloc((size_t)argc, sizeof(*scalars));
-    int scalar_count = 0;
-    int c;
-    if (!scalars) {
-        bpk_cli_error(NULL, "out of memory");
-        return BPK_EXIT_FAILED;
-    }
-    while ((c = getopt_long(argc, argv, "o:", options, NULL)) != -1) {
-        if (c == 's')
-            scalars[scalar_count++] = optarg;
-        else if (c != 'o' || !bpk_cli_layout(optarg, &how))
-            return bpk_cli_usage(&bpk_verb_set);
-    }
-    if (optind >= argc || argc - optind - 1 + scalar_count == 0)
-        return bpk_cli_usage(&bpk_verb_set);
-    const char *path = argv[optind];
-    if (!bpk_cli_change_begin(path, &how, &change))
-        return BPK_EXIT_FAILED;
-    bool good = true;
-    for (int i = optind + 1; i < argc && good; i++)
-        good = take_key(path, argv[i], &entries);
-    for (int i = 0; i < scalar_count && good; i++)
-        good = take_scalar(&change, scalars[i], &entries);
-    good = good && bpk_cli_change_entries(&change, &entries);
-    bpk_cli_entries_clear(&entries);
-    return bpk_cli_change_end(&change, good);
+    static const struct bpk_cli_entry_takers takers = {take_key, take_scalar, NULL};
+    return bpk_cli_run_entries(&bpk_verb_set, &takers, argc, argv);
 }
 
 const struct bpk_verb bpk_verb_set = {
