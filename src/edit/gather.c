@@ -21,20 +21,12 @@ static bool was_asked_for(const struct bpk_commit *commit) {
 
 /* ---- what goes in ---------------------------------------------------------------------------- */
 
+static int compare_name(const void *name, const void *touched) {
+    return strcmp(name, *(char *const *)touched);
+}
+
 static bool is_touched(char *const *touched, size_t count, const char *name) {
-    size_t low = 0;
-    size_t high = count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = strcmp(touched[middle], name);
-        if (order == 0)
-            return true;
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return false;
+    return count > 0 && bsearch(name, touched, count, sizeof(*touched), compare_name);
 }
 
 static int add_item(struct bpk_commit *commit, const struct bpk_commit_item *item) {

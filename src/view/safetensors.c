@@ -97,20 +97,14 @@ static void out_entry(struct head *head, struct bpk_str key, struct bpk_str valu
     bpk_json_string(head->out, value);
 }
 
+static int compare_key(const void *key, const void *entry) {
+    const struct bpk_str *left = key;
+    return bpk_str_compare(*left, ((const struct bpk_plan_entry *)entry)->key);
+}
+
 static bool user_has(const struct bpk_safetensors *file, struct bpk_str key) {
-    size_t low = 0;
-    size_t high = file->metadata_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = bpk_str_compare(file->metadata[middle].key, key);
-        if (order == 0)
-            return true;
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return false;
+    return file->metadata_count > 0 && bsearch(&key, file->metadata, file->metadata_count,
+                                               sizeof(file->metadata[0]), compare_key);
 }
 
 /* An entry of our own, under PREFIX and NAME. */
