@@ -62,7 +62,7 @@ int bpk_view_stats(struct bpk_mount *mount, const struct bpk_current *current,
     struct bpk_stats stats;
     struct bpk_outbuf text = {0};
     if (!recall(mount, current, &stats)) {
-        int r = bpk_stats_compute(&current->array, source, 0, NULL, &stats, NULL);
+        int r = bpk_stats_compute(&current->array, source, 0, true, NULL, &stats, NULL);
         if (r < 0)
             return r;
         keep(mount, current, &stats);

@@ -15,13 +15,13 @@
 enum {
     WINDOW = 64,      /* tensors that are computed before they are shown */
     LARGE = 16 << 20, /* bytes from which a tensor is work for all threads */
-    MOST_PASSES = 2,  /* over the bytes of a tensor */
 };
 
 struct job {
     const struct bpk_cli_pack *pack;
     bool json;
     uint64_t total;
+    unsigned passes;       /* over the bytes of a tensor, at most: histograms take a second one */
     _Atomic uint64_t done; /* bytes; all passes of a tensor are counted when it is finished */
 };
 
@@ -68,8 +68,8 @@ static void describe(struct job *job, uint32_t index, struct result *ret_result)
 static void compute(struct result *result, unsigned threads) {
     const struct bpk_source source = {read_source, result};
     if (result->error == 0)
-        result->error = bpk_stats_compute(&result->array, &source, threads, NULL, &result->stats,
-                                          &result->diag);
+        result->error = bpk_stats_compute(&result->array, &source, threads, result->job->json, NULL,
+                                          &result->stats, &result->diag);
 }
 
 /* Small tensors: each is one thread's. */
@@ -98,7 +98,7 @@ static void compute_all(struct job *job, struct result *results, uint32_t count)
             compute(&results[i], 0);
     bpk_cli_progress_end(&progress);
     for (uint32_t i = 0; i < count; i++)
-        done += MOST_PASSES * results[i].array.size;
+        done += job->passes * results[i].array.size;
     atomic_store(&job->done, done);
 }
 
@@ -196,6 +196,7 @@ static bool work(struct job *job, const struct bpk_cli_selection *selection) {
     _cleanup_free_ struct result *results = calloc(WINDOW, sizeof(*results));
     bool any = false;
     bool good = true;
+    job->passes = job->json ? 2 : 1;
     if (!results) {
         bpk_cli_error(NULL, "out of memory");
         return false;
@@ -203,7 +204,7 @@ static bool work(struct job *job, const struct bpk_cli_selection *selection) {
     for (uint32_t i = 0; i < selection->count; i++) {
         struct bpk_tensor tensor;
         bpk_pack_tensor(job->pack->pack, selection->tensors[i], &tensor);
-        job->total += MOST_PASSES * (tensor.end - tensor.start);
+        job->total += job->passes * (tensor.end - tensor.start);
     }
     (void)fputs(job->json ? "[" : head, stdout);
     for (uint32_t i = 0; i < selection->count; i += WINDOW) {

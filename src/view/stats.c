@@ -21,7 +21,7 @@
  * on the extremes.
  */
 enum {
-    CHUNK_SIZE = 256 << 10, /* bytes of elements: stays in a core's cache for all the loops */
+    CHUNK_SIZE = 512 << 10, /* bytes of elements: 0.97 of the time that 256 KiB take, 0.88 of 64 */
     /* Elements from which large tables of counters are worth it. */
     MANY_FOR_PAIRS = 1 << 13,
     MANY_FOR_PATTERNS = 1 << 20,
@@ -42,6 +42,7 @@ struct worker {
     struct bpk_stats_odd odd;
     struct bpk_stats_extremes extremes;
     bool has_extremes;
+    bool checks; /* before the loops, that all is finite: so it was not a chunk ago */
 };
 
 struct job {
@@ -87,16 +88,17 @@ static int load_chunk(struct job *job, struct worker *worker, uint64_t step, siz
     return 0;
 }
 
-/* Takes the next block off [*elements, *elements + *left * size): its finite elements. Returns how
- * many those are. */
-static size_t next_block(const struct job *job, struct worker *worker, const char **elements,
-                         size_t *left, struct bpk_stats_odd *odd, const void **ret_block) {
+/* Takes the next block off [*elements, *elements + *left * size): its finite elements, or, without
+ * `check`, all. Returns how many those are. */
+static size_t next_block(const struct job *job, struct worker *worker, bool check,
+                         const char **elements, size_t *left, struct bpk_stats_odd *odd,
+                         const void **ret_block) {
     const struct bpk_stats_kernels *kernels = job->kernels;
     size_t count = *left < BPK_STATS_BLOCK ? *left : BPK_STATS_BLOCK;
     *ret_block = *elements;
     *elements += count * kernels->size;
     *left -= count;
-    if (kernels->are_finite && !kernels->are_finite(*ret_block, count)) {
+    if (check && kernels->are_finite && !kernels->are_finite(*ret_block, count)) {
         count = kernels->keep_finite(*ret_block, count, worker->kept, odd);
         *ret_block = worker->kept;
     }
@@ -105,11 +107,12 @@ static size_t next_block(const struct job *job, struct worker *worker, const cha
 
 /* ---- the first pass: extremes and moments ---------------------------------------------------- */
 
-static void add_extremes(struct worker *worker, const struct bpk_stats_extremes *more) {
-    struct bpk_stats_extremes *all = &worker->extremes;
-    if (!worker->has_extremes) {
+/* `*has_any`: whether there are some in `all`; there are from now on. */
+static void add_extremes(struct bpk_stats_extremes *all, bool *has_any,
+                         const struct bpk_stats_extremes *more) {
+    if (!*has_any) {
         *all = *more;
-        worker->has_extremes = true;
+        *has_any = true;
         return;
     }
     all->zeros += more->zeros;
@@ -135,6 +138,10 @@ static struct moments join(struct moments a, struct moments b) {
     };
 }
 
+static bool is_good(const struct moments *moments) {
+    return isfinite(moments->mean) && isfinite(moments->squares);
+}
+
 /* In halves, so that rounding errors do not pile up. */
 static struct moments join_all(const struct moments *moments, uint64_t count) {
     if (count == 1)
@@ -143,26 +150,69 @@ static struct moments join_all(const struct moments *moments, uint64_t count) {
     return join(join_all(moments, half), join_all(moments + half, count - half));
 }
 
-static int look_at_chunk(void *context, unsigned number, uint64_t step) {
-    struct job *job = context;
-    struct worker *worker = &job->worker[number];
-    struct moments all = {0};
-    size_t left;
-    int r = load_chunk(job, worker, step, &left);
-    if (r < 0)
-        return r;
+static struct moments moments_from(const struct job *job, const void *block, size_t count,
+                                   double origin, bool *ret_is_exact) {
+    struct bpk_stats_sums sums = job->kernels->sums(block, count, origin);
+    double to_mean = sums.distances / (double)count;
+    double excess = sums.distances * to_mean;
+    *ret_is_exact = !(excess > sums.squares / 2); /* one bit is lost in the difference, at most */
+    return (struct moments){count, origin + to_mean, sums.squares - excess};
+}
+
+/* Takes one loop if the elements before are like these: it is from 0 or from their mean. */
+static struct moments moments_of(const struct job *job, const void *block, size_t count,
+                                 const struct moments *before) {
+    bool is_exact;
+    bool near_0 = before->mean * before->mean * (double)before->count <= before->squares;
+    struct moments moments = moments_from(job, block, count, near_0 ? 0 : before->mean, &is_exact);
+    if (!is_exact)
+        moments = moments_from(job, block, count, moments.mean, &is_exact);
+    if (moments.squares < 0) /* by rounding */
+        moments.squares = 0;
+    return moments;
+}
+
+/* What is found in a chunk. */
+struct look {
+    struct moments moments;
+    struct bpk_stats_extremes extremes;
+    bool has_extremes;
+    struct bpk_stats_odd odd;
+};
+
+static struct look look_at(const struct job *job, struct worker *worker, size_t left) {
+    struct look look = {0};
     for (const char *elements = worker->elements; left > 0;) {
         const void *block;
-        size_t count = next_block(job, worker, &elements, &left, &worker->odd, &block);
+        size_t count = next_block(job, worker, worker->checks, &elements, &left, &look.odd, &block);
         if (count == 0)
             continue;
         struct bpk_stats_extremes extremes = job->kernels->extremes(block, count);
-        add_extremes(worker, &extremes);
-        double mean = job->kernels->sum(block, count) / (double)count;
-        double squares = job->kernels->squares(block, count, mean);
-        all = join(all, (struct moments){count, mean, squares});
+        add_extremes(&look.extremes, &look.has_extremes, &extremes);
+        look.moments = join(look.moments, moments_of(job, block, count, &look.moments));
     }
-    job->moments[step] = all;
+    return look;
+}
+
+static int look_at_chunk(void *context, unsigned number, uint64_t step) {
+    struct job *job = context;
+    struct worker *worker = &job->worker[number];
+    size_t count;
+    int r = load_chunk(job, worker, step, &count);
+    if (r < 0)
+        return r;
+    struct look look = look_at(job, worker, count);
+    if (!worker->checks && !is_good(&look.moments)) {
+        worker->checks = true;
+        look = look_at(job, worker, count);
+    }
+    worker->checks = look.moments.count < count;
+    worker->odd.nan += look.odd.nan;
+    worker->odd.pos_inf += look.odd.pos_inf;
+    worker->odd.neg_inf += look.odd.neg_inf;
+    if (look.has_extremes)
+        add_extremes(&worker->extremes, &worker->has_extremes, &look.extremes);
+    job->moments[step] = look.moments;
     return 0;
 }
 
@@ -177,7 +227,7 @@ static int first_pass(struct job *job, struct bpk_stats *stats) {
         stats->pos_inf += worker->odd.pos_inf;
         stats->neg_inf += worker->odd.neg_inf;
         if (worker->has_extremes)
-            add_extremes(&all, &worker->extremes);
+            add_extremes(&all.extremes, &all.has_extremes, &worker->extremes);
     }
     stats->zeros = all.extremes.zeros;
     stats->min = all.extremes.min;
@@ -186,7 +236,7 @@ static int first_pass(struct job *job, struct bpk_stats *stats) {
     stats->integer_max = all.extremes.integer_max;
     struct moments moments = join_all(job->moments, job->chunks);
     stats->finite = moments.count;
-    if (!isfinite(moments.mean) || !isfinite(moments.squares)) {
+    if (!is_good(&moments)) {
         /* The sums are beyond float64, what is sought is not. */
         job->scale = 0x1p-600;
         r = bpk_parallel_run(job->workers, job->chunks, look_at_chunk, job);
@@ -212,7 +262,7 @@ static int sort_chunk(void *context, unsigned number, uint64_t step) {
         return r;
     for (const char *elements = worker->elements; left > 0;) {
         const void *block;
-        size_t count = next_block(job, worker, &elements, &left, &odd, &block);
+        size_t count = next_block(job, worker, true, &elements, &left, &odd, &block);
         if (count == 0)
             continue;
         uint8_t bins[BPK_STATS_BLOCK];
@@ -294,9 +344,9 @@ static int compute_by_patterns(struct job *job, struct bpk_stats *stats, struct 
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-static int compute_by_values(struct job *job, struct bpk_stats *stats) {
+static int compute_by_values(struct job *job, bool histogram, struct bpk_stats *stats) {
     int r = first_pass(job, stats);
-    if (r == 0 && stats->min < stats->max)
+    if (r == 0 && histogram && stats->min < stats->max)
         r = second_pass(job, stats);
     return r;
 }
@@ -360,8 +410,8 @@ static void clear(struct job *job) {
 }
 
 int bpk_stats_compute(const struct bpk_array *array, const struct bpk_source *source,
-                      unsigned threads, const _Atomic bool *cancel, struct bpk_stats *ret_stats,
-                      struct bpk_diag *diag) {
+                      unsigned threads, bool histogram, const _Atomic bool *cancel,
+                      struct bpk_stats *ret_stats, struct bpk_diag *diag) {
     struct bpk_stats stats = {0};
     struct bpk_f32 *f32;
     int r = bpk_f32_new(array, &f32, diag);
@@ -380,7 +430,7 @@ int bpk_stats_compute(const struct bpk_array *array, const struct bpk_source *so
         if (!allocate(&job))
             r = bpk_diag_set(diag, -ENOMEM, BPK_NO_OFFSET, "out of memory");
         else
-            r = job.kernels ? compute_by_values(&job, &stats)
+            r = job.kernels ? compute_by_values(&job, histogram, &stats)
                             : compute_by_patterns(&job, &stats, diag);
         clear(&job);
     }

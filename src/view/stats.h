@@ -39,11 +39,12 @@ struct bpk_stats {
 
 /* Computes with up to `threads` threads (0: as many as the machine has, at most 8); the result does
  * not depend on their number. Values are taken as they are, QFloat dequantized, Bool as 0 and 1.
+ * Without `histogram` its counts mean nothing, and the pass over all bytes that they take is saved.
  * -ENOTSUP, -EINVAL (see view/f32.h) or -ENOMEM with a sentence in diag, or what the source said.
  * `cancel`, which may be NULL, is looked at now and then: true ends it with -EINTR. */
 int bpk_stats_compute(const struct bpk_array *array, const struct bpk_source *source,
-                      unsigned threads, const _Atomic bool *cancel, struct bpk_stats *ret_stats,
-                      struct bpk_diag *diag);
+                      unsigned threads, bool histogram, const _Atomic bool *cancel,
+                      struct bpk_stats *ret_stats, struct bpk_diag *diag);
 
 /* One object, two-space indent, `indent` spaces before each line but the first, no newline at the
  * end: {"name", "dtype", "shape", "count", "nan", "inf", "neg_inf", "zeros", "min", "max", "mean",

@@ -68,28 +68,35 @@ VECTORISED static struct bpk_stats_extremes FUNCTION(extremes)(const void *eleme
     };
 }
 
-VECTORISED static double FUNCTION(sum)(const void *elements, size_t count) {
-    const ELEMENT *x = elements;
-    double sums[LANES] = {0};
-    size_t whole = count - count % LANES;
-    for (size_t i = 0; i < whole; i += LANES)
-        for (size_t k = 0; k < LANES; k++)
-            sums[k] += (double)x[i + k];
-    for (size_t i = whole; i < count; i++)
-        sums[i - whole] += (double)x[i];
-    return add_lanes(sums);
+static inline __attribute__((always_inline)) struct bpk_stats_sums
+FUNCTION(sums_from)(const ELEMENT *x, size_t count, double origin) {
+    vector distances[VECTORS] = {{0}};
+    vector squares[VECTORS] = {{0}};
+    size_t whole = count - count % (VECTORS * LANES);
+    for (size_t i = 0; i < whole;)
+        for (size_t k = 0; k < VECTORS; k++, i += LANES) {
+            double wide[LANES];
+            vector distance;
+            for (size_t lane = 0; lane < LANES; lane++)
+                wide[lane] = (double)x[i + lane] - origin;
+            memcpy(&distance, wide, sizeof(distance));
+            distances[k] += distance;
+            squares[k] += distance * distance;
+        }
+    struct bpk_stats_sums sums = {add_lanes(distances), add_lanes(squares)};
+    for (size_t i = whole; i < count; i++) {
+        double distance = (double)x[i] - origin;
+        sums.distances += distance;
+        sums.squares += distance * distance;
+    }
+    return sums;
 }
 
-VECTORISED static double FUNCTION(squares)(const void *elements, size_t count, double mean) {
-    const ELEMENT *x = elements;
-    double sums[LANES] = {0};
-    size_t whole = count - count % LANES;
-    for (size_t i = 0; i < whole; i += LANES)
-        for (size_t k = 0; k < LANES; k++)
-            sums[k] += square((double)x[i + k] - mean);
-    for (size_t i = whole; i < count; i++)
-        sums[i - whole] += square((double)x[i] - mean);
-    return add_lanes(sums);
+/* Twice, because a difference to nothing takes a sixth of the time. */
+VECTORISED static struct bpk_stats_sums FUNCTION(sums)(const void *elements, size_t count,
+                                                       double origin) {
+    return origin == 0 ? FUNCTION(sums_from)(elements, count, 0)
+                       : FUNCTION(sums_from)(elements, count, origin);
 }
 
 VECTORISED static void FUNCTION(bins)(const void *elements, size_t count,
@@ -108,7 +115,6 @@ const struct bpk_stats_kernels FUNCTION(bpk_stats) = {
     .keep_finite = FUNCTION(keep_finite),
 #endif
     .extremes = FUNCTION(extremes),
-    .sum = FUNCTION(sum),
-    .squares = FUNCTION(squares),
+    .sums = FUNCTION(sums),
     .bins = FUNCTION(bins),
 };

@@ -11,17 +11,14 @@
 #define VECTORISED
 #endif
 
-enum { LANES = 16 };
+enum { LANES = 4, VECTORS = 4 };
+typedef double vector __attribute__((vector_size(LANES * sizeof(double))));
 
-static inline double square(double x) {
-    return x * x;
-}
-
-static inline double add_lanes(const double sums[LANES]) {
-    double s[LANES / 2];
-    for (size_t k = 0; k < LANES / 2; k++)
-        s[k] = sums[k] + sums[k + LANES / 2];
-    return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+static inline double add_lanes(const vector sums[VECTORS]) {
+    double s[LANES];
+    vector sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    memcpy(s, &sum, sizeof(s));
+    return (s[0] + s[1]) + (s[2] + s[3]);
 }
 
 /* As np.histogram has it: a guess, which rounding may have put off by one, and then the edges

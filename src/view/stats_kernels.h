@@ -31,6 +31,12 @@ struct bpk_stats_extremes {
     __int128 integer_max;
 };
 
+/* Of the distances of elements to an origin. */
+struct bpk_stats_sums {
+    double distances;
+    double squares;
+};
+
 /* Equal bins: bin i begins at first + i * step. */
 struct bpk_stats_range {
     double first;
@@ -39,7 +45,8 @@ struct bpk_stats_range {
 };
 
 /* The loops for one type of element. `count` is from 1 to BPK_STATS_BLOCK, and all elements are
- * finite but for the first two functions, which are NULL for integers. */
+ * finite but for the first two functions, which are NULL for integers. Where they are not, what the
+ * others return is of no use, and the sums are not finite. */
 struct bpk_stats_kernels {
     size_t size; /* of an element, bytes */
     bool (*are_finite)(const void *elements, size_t count);
@@ -47,8 +54,7 @@ struct bpk_stats_kernels {
     size_t (*keep_finite)(const void *elements, size_t count, void *kept,
                           struct bpk_stats_odd *odd);
     struct bpk_stats_extremes (*extremes)(const void *elements, size_t count);
-    double (*sum)(const void *elements, size_t count);
-    double (*squares)(const void *elements, size_t count, double mean); /* of distances to it */
+    struct bpk_stats_sums (*sums)(const void *elements, size_t count, double origin);
     /* The bin of each element; a value on the last edge is in bin 31 or 32. */
     void (*bins)(const void *elements, size_t count, const struct bpk_stats_range *range,
                  uint8_t *ret_bins);
