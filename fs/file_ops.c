@@ -341,8 +341,11 @@ void bpk_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
         bpk_reply_error(req, r);
         return;
     }
-    bpk_stream_read(&handle->stream, mount, &node, (uint64_t)offset, n);
-    (void)fuse_reply_buf(req, buffer, n);
+    uint64_t window;
+    bool goes = bpk_stream_read(&handle->stream, &node, (uint64_t)offset, n, &window);
+    (void)fuse_reply_buf(req, buffer, n); /* the handle may be gone from now on */
+    if (goes)
+        bpk_stream_drop(mount, &node, window);
 }
 
 static int write_node(struct bpk_mount *mount, const struct bpk_node *node,

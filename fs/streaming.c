@@ -29,16 +29,17 @@ static bool pass(struct bpk_stream *stream, uint64_t offset, size_t size, uint64
     return true;
 }
 
-void bpk_stream_read(struct bpk_stream *stream, struct bpk_mount *mount,
-                     const struct bpk_node *node, uint64_t offset, size_t size) {
-    uint64_t window;
+bool bpk_stream_read(struct bpk_stream *stream, const struct bpk_node *node, uint64_t offset,
+                     size_t size, uint64_t *ret_window) {
     if (node->kind != BPK_NODE_TENSOR)
-        return;
+        return false;
     pthread_mutex_lock(&stream->lock);
-    bool goes = pass(stream, offset, size, &window);
+    bool goes = pass(stream, offset, size, ret_window);
     pthread_mutex_unlock(&stream->lock);
-    if (!goes)
-        return;
+    return goes;
+}
+
+void bpk_stream_drop(struct bpk_mount *mount, const struct bpk_node *node, uint64_t window) {
     if (mount->edits) {
         char name[BPK_FILE_NAME_BUF + 8];
         struct bpk_place place = bpk_node_place(mount, node, name);

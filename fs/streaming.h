@@ -16,8 +16,11 @@ struct bpk_stream {
 void bpk_stream_init(struct bpk_stream *stream);
 void bpk_stream_clear(struct bpk_stream *stream);
 
-/* Bytes of a tensor's file were read. */
-void bpk_stream_read(struct bpk_stream *stream, struct bpk_mount *mount,
-                     const struct bpk_node *node, uint64_t offset, size_t size);
+/* Bytes of a file were read: whether a window lies behind its reader that can go, and where. */
+bool bpk_stream_read(struct bpk_stream *stream, const struct bpk_node *node, uint64_t offset,
+                     size_t size, uint64_t *ret_window);
+
+/* Drops it. That takes as long as dozens of reads: it is for after the reply. */
+void bpk_stream_drop(struct bpk_mount *mount, const struct bpk_node *node, uint64_t window);
 
 #endif

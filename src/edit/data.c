@@ -197,9 +197,13 @@ void bpk_edits_drop_cache(struct bpk_edits *edits, const struct bpk_place *place
     const struct bpk_file *file = bpk_state_file(edits, place->number);
     const char *name = file ? file->name : place->name;
     uint32_t index;
+    struct bpk_pack *base = NULL;
     if (name && !(file && file->content) && bpk_state_find_base(edits, name, &index))
-        bpk_pack_drop_cache(edits->base, index, offset, size);
+        base = bpk_pack_ref(edits->base);
     pthread_mutex_unlock(&edits->lock);
+    if (base)
+        bpk_pack_drop_cache(base, index, offset, size);
+    bpk_pack_unref(base);
 }
 
 int bpk_edits_text(struct bpk_edits *edits, const struct bpk_place *place,
