@@ -132,9 +132,15 @@ static void unmount(struct fuse_session *session, struct bpk_mountpoint *point) 
         (void)bpk_helper_unmount(&point->helper);
 }
 
-static void set_readahead(const struct bpk_mount *mount, const char *path) {
-    int r = mount->readahead > 0 ? bpk_readahead_set(path, mount->readahead) : 0;
-    if (r < 0)
+static void set_readahead(struct bpk_mount *mount, const char *path) {
+    bool is_asked_for = mount->readahead > 0;
+    if (!is_asked_for)
+        mount->readahead = BPK_READAHEAD_DEFAULT;
+    int r = bpk_readahead_set(path, mount->readahead);
+    if (r == 0)
+        return;
+    mount->readahead = 0;
+    if (is_asked_for)
         bpk_log("cannot set how far the kernel reads ahead: %s", strerror(-r));
 }
 

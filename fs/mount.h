@@ -37,7 +37,7 @@ struct bpk_mount {
     char *real_path; /* of the pack: absolute, links followed */
     char *pack_path; /* the same, made UTF-8: for showing */
     bool xattr;
-    unsigned readahead; /* KiB, 0: the kernel's own */
+    unsigned readahead; /* KiB; 0: the kernel's own, or not settled yet */
     bool lists_views;   /* the root lists views/ and .bpkfs/ */
 
     pthread_mutex_t handles_lock;

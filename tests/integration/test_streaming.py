@@ -65,11 +65,11 @@ def test_a_random_reader_keeps_the_pack_in_memory(cold):
         assert resident(cold) > SIZE - 16 * MIB
 
 
-@pytest.mark.parametrize("kib", [64, 1024])
-def test_readahead_is_what_was_asked_for(folder, kib):
+@pytest.mark.parametrize("options, kib", [(["readahead=64"], 64), (["readahead=1024"], 1024), ([], 256)])
+def test_readahead_is_what_was_asked_for(folder, options, kib):
     need_root()
     pack = edit.make_pack(folder)
-    with mounted(pack, f"readahead={kib}") as mount:
+    with mounted(pack, *options) as mount:
         device = os.stat(mount.path).st_dev
         setting = f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb"
         with open(setting, encoding="ascii") as file:
