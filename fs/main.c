@@ -10,6 +10,7 @@
 #include "sandbox.h"
 #include "saver.h"
 #include "signals.h"
+#include "spin.h"
 #include "writable.h"
 
 #include <errno.h>
@@ -108,6 +109,9 @@ static int serve(struct fuse_session *session, const struct bpk_options *options
         bpk_log("cannot start a thread: %s", strerror(-r));
         return EXIT_REFUSED;
     }
+    r = bpk_spin_start(session);
+    if (r < 0)
+        bpk_log("requests are waited for asleep: %s", strerror(-r));
     if (options->single_thread) {
         r = fuse_session_loop(session);
     } else {

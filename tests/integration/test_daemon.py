@@ -91,6 +91,22 @@ def _packs(folder):
 # --- The helper ---
 
 
+@pytest.mark.parametrize("options", [(), ("-s",), ("ro",)], ids=["rw", "one thread", "ro"])
+def test_a_mount_at_rest_uses_no_processor(options, packs):
+    """Though a thread that has served a request looks for the next one for a moment."""
+
+    def used(pid):
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])  # ticks of 10 ms, in user and kernel mode
+
+    with mounted(packs / "model.bpk", *options) as mount:
+        for i in range(500):
+            assert not (mount.path / f"no such file {i}").exists()
+        before = used(mount.daemon.pid)
+        time.sleep(0.5)
+        assert used(mount.daemon.pid) - before <= 1
+
+
 def test_the_helper_holds_nothing(packs):
     pack = packs / "model.bpk"
     with edit.edited(pack) as mount:
