@@ -9,7 +9,7 @@ import subprocess
 import time
 
 from competitors import bpkfs, kernel_mount
-from data import GIB, MIB, Missing, read_all, write_pack
+from data import GIB, MIB, Missing, read_all, warm_memory, write_pack
 from edits import command
 from results import BPKFS
 
@@ -120,6 +120,7 @@ def measure_place(bench, place, name):
             with bench.attempt(GROUP, [row], "s", way.name):
                 read_all(path)
                 os.sync()
+                warm_memory(bench.sizes["commit"] * 5 // 4)
                 bench.results.add(GROUP, row, "s", way.name, number, way.measure(path, number))
 
 

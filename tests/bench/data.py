@@ -106,7 +106,10 @@ def make_image(kind, folder, path):
 
 
 def warm_memory(size):
-    """Touches SIZE bytes once: on a virtual machine a page that nobody had costs more than what is measured."""
+    """Touches SIZE bytes once: on a virtual machine a page that nobody had costs more than what is measured.
+
+    A host takes back what is free for some seconds, so that this comes right before a measure.
+    """
     with mmap.mmap(-1, size) as memory:
         while memory.tell() + MIB <= size:
             memory.write(BLOCK[:MIB])

@@ -6,7 +6,7 @@ import threading
 import time
 
 from competitors import bpkfs, native
-from data import BLOCK, MIB, write_native, write_pack
+from data import BLOCK, MIB, warm_memory, write_native, write_pack
 from reads import BIG
 from results import BPKFS
 
@@ -72,6 +72,7 @@ SMALL, CLOSE, SYNC = "4 KiB edit and fsync", "overwrite, to close", "overwrite, 
 def run(bench):
     """The edits of a round are discarded: the next one starts from the pack again."""
     tensors = [(BIG, bench.sizes["tensor"])]
+    room = bench.sizes["tensor"] * 5 // 2  # pages of the mount, and of what is written
     with bench.folder() as folder:
         bench.say("overwrite: making the data")
         write_pack(folder / "model.bpk", tensors)
@@ -82,6 +83,7 @@ def run(bench):
                 "overwrite", row, "s", competitor.name, number, value
             )
             os.sync()
+            warm_memory(room)
             with bench.attempt("overwrite", [SMALL, CLOSE, SYNC], "s", competitor.name):
                 with competitor.mount() as mounted:
                     record(SMALL, edit_and_sync(mounted.path / BIG, number))
@@ -90,6 +92,7 @@ def run(bench):
                     if mounted.top:
                         command(mounted, "discard")
             if competitor.name != BPKFS:
+                warm_memory(room)
                 for row, took in zip((CLOSE, SYNC), new_file(folder / "new", bench.sizes["tensor"])):
                     bench.results.add("overwrite", row, "s", "native, a new file", number, took)
 

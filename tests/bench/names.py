@@ -5,7 +5,7 @@ import subprocess
 import time
 
 from competitors import all_of, memory_of
-from data import write_native, write_pack
+from data import MIB, warm_memory, write_native, write_pack
 
 GROUP = "names"
 TENSOR_BYTES = 64
@@ -13,6 +13,7 @@ LISTINGS = ["ls -f, first", "ls -f, again", "ls -l, first", "ls -l, again"]
 TIMES = ["mount", *LISTINGS, "stat of all, cold", "stat of all, again"]
 MEMORY = ["resident", "resident, a tensor"]
 DEADLINE = 120
+NAME_BYTES = 4 << 10  # more than the kernel and a daemon keep of a name
 
 
 def tensors_of(count):
@@ -42,11 +43,14 @@ def measure(competitor, names, record, base):
     """All rows of one competitor in one round. A fresh mount knows no names. BASE: what it has resident with one."""
     for flag in ("-f", "-l"):
         with competitor.mount() as mounted:
+            warm_memory(MIB + NAME_BYTES * len(names))
             record(f"ls {flag}, first", "s", listing(mounted.path, flag))
             record(f"ls {flag}, again", "s", listing(mounted.path, flag))
+    warm_memory(MIB + NAME_BYTES * len(names))
     with competitor.mount() as mounted:
         if mounted.took is not None:
             record("mount", "s", mounted.took)
+        warm_memory(MIB + NAME_BYTES * len(names))
         record("stat of all, cold", "s", stat_all(mounted.path, names))
         record("stat of all, again", "s", stat_all(mounted.path, names))
         if mounted.pid:

@@ -8,7 +8,7 @@ import random
 import time
 
 from competitors import all_of
-from data import MIB, read_all, write_native, write_pack
+from data import MIB, read_all, warm_memory, write_native, write_pack
 
 GROUP = "reads"
 BIG = "big.weight"
@@ -86,12 +86,16 @@ def small_files(folder, names):
     return time.perf_counter() - start
 
 
-def measure_mounted(competitor, number, record, names):
-    """All rows of one competitor in one round. A fresh mount's page cache is empty; the container's is full."""
+def measure_mounted(competitor, number, record, names, room):
+    """All rows of one competitor in one round. A fresh mount's page cache is empty; the container's is full.
+
+    ROOM: bytes of memory that the mount's pages take.
+    """
     container = competitor.container
 
     def warm(folder):
         read_all(container or folder / BIG)
+        warm_memory(room)
 
     def twice(first, hot, measure):
         with competitor.mount() as mounted:
@@ -138,7 +142,7 @@ def run(bench):
             record = lambda row, value: bench.results.add(  # noqa: E731
                 GROUP, row, "s", competitor.name, number, value
             )
-            for rows, measure in measure_mounted(competitor, number, record, names):
+            for rows, measure in measure_mounted(competitor, number, record, names, bench.sizes["tensor"] * 5 // 4):
                 if (competitor.name, rows[0]) not in stopped:
                     with bench.attempt(GROUP, rows, "s", competitor.name, TooSlow) as attempt:
                         measure()
