@@ -92,13 +92,13 @@ static int before_publish(void *context, int fd, struct bpk_diag *diag) {
 }
 
 /* Writes down what is left, or removes the folder if nothing is. */
-int bpk_state_compact(struct bpk_edits *edits) {
+int bpk_state_compact(struct bpk_edits *edits, bool lasts) {
     _cleanup_outbuf_ struct bpk_outbuf frames = {0};
     if (edits->store.folder < 0)
         return 0;
     if (!bpk_state_has_edits(edits)) {
         edits->frames = 0;
-        return bpk_store_remove(&edits->store);
+        return bpk_store_remove(&edits->store, lasts);
     }
     int r = bpk_record_all(edits);
     if (r < 0)
@@ -130,7 +130,7 @@ static int forget_undone(struct bpk_commit *commit) {
     commit->committed.base_id = edits->base_id;
     int r = bpk_state_rebase(edits, edits->base, &commit->committed);
     if (r == 0)
-        r = bpk_state_compact(edits);
+        r = bpk_state_compact(edits, true);
     if (r < 0)
         edits->broken = true;
     pthread_mutex_unlock(&edits->lock);
@@ -149,8 +149,9 @@ static int take_over(struct bpk_commit *commit, bool kept_data) {
         edits->lock_fd = bpk_steal_fd(&commit->lock_fd);
         edits->last_commit = time(NULL);
         note_moved(commit, kept_data);
-        /* The journal as it is says what happened too: written anew it is before the next edit. */
-        edits->broken = bpk_state_compact(edits) < 0;
+        /* The journal as it is says what happened too: should a power cut bring the folder back,
+         * the next mount sees that. Written anew it is before the next edit. */
+        edits->broken = bpk_state_compact(edits, false) < 0;
     }
     pthread_mutex_unlock(&edits->lock);
     bpk_pack_unref(before);

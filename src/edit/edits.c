@@ -80,7 +80,7 @@ static int read_back(struct bpk_edits *edits, const struct bpk_edits_options *op
     if (r < 0 && r != -ENOENT)
         return r;
     if (r == 0 && options->discard)
-        r = bpk_store_remove(&edits->store);
+        r = bpk_store_remove(&edits->store, true);
     if (edits->store.journal < 0) {
         int cleared = bpk_leftover_clear(edits, pack_name, &committed, diag);
         return r == 0 || r == -ENOENT ? cleared : r;
@@ -94,7 +94,7 @@ static int read_back(struct bpk_edits *edits, const struct bpk_edits_options *op
     if (r == 0)
         r = renumber(edits);
     if (r == 0)
-        r = bpk_state_compact(edits);
+        r = bpk_state_compact(edits, true);
     if (r == 0)
         sweep_data(edits);
     /* On a full disk the journal stays as it is: it says the same, and is enough to look at. */
@@ -348,7 +348,7 @@ int bpk_edits_discard(struct bpk_edits *edits, bpk_dropped_fn *dropped, void *co
         edits->frames = 0;
         edits->broken = r < 0;
         if (r == 0)
-            r = bpk_store_remove(&edits->store);
+            r = bpk_store_remove(&edits->store, true);
     }
     pthread_mutex_unlock(&edits->lock);
     return r;
@@ -406,7 +406,7 @@ int bpk_edits_drop_scratch(struct bpk_edits *edits) {
         free(entry);
         dropped = true;
     }
-    int r = dropped && !edits->broken ? bpk_state_compact(edits) : 0;
+    int r = dropped && !edits->broken ? bpk_state_compact(edits, true) : 0;
     pthread_mutex_unlock(&edits->lock);
     return r;
 }

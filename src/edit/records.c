@@ -181,7 +181,7 @@ enum { ROOM_FOR_ONE = 16 << 10 };
 int bpk_record_begin(struct bpk_edits *edits, size_t room) {
     if (edits->read_only)
         return -EROFS;
-    int r = edits->broken ? bpk_state_compact(edits) : 0;
+    int r = edits->broken ? bpk_state_compact(edits, true) : 0;
     if (r < 0)
         return r;
     edits->broken = false;
@@ -215,7 +215,7 @@ int bpk_record_finish_once(struct bpk_edits *edits, int result) {
 int bpk_record_finish(struct bpk_edits *edits, int result) {
     bool was_broken = edits->broken;
     int r = bpk_record_finish_once(edits, result);
-    if (was_broken || !edits->broken || bpk_state_compact(edits) < 0)
+    if (was_broken || !edits->broken || bpk_state_compact(edits, true) < 0)
         return r;
     edits->broken = false;
     return result;

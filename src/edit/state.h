@@ -277,8 +277,9 @@ int bpk_state_fit_base(struct bpk_edits *edits);
 
 /* ---- commit.c (locked) ---- */
 struct bpk_base_id bpk_state_base_id(const struct bpk_pack *pack);
-/* Writes a journal of what the state is, or removes the edits folder if there are no edits. */
-int bpk_state_compact(struct bpk_edits *edits);
+/* Writes a journal of what the state is, or removes the edits folder if there are no edits; for good
+ * if `lasts` (see bpk_store_remove). */
+int bpk_state_compact(struct bpk_edits *edits, bool lasts);
 
 /* ---- rebase.c (locked) ---- */
 /* Makes `pack`, which `committed` is of, the base of what is left of the edits. */

@@ -110,7 +110,7 @@ int bpk_store_open(struct bpk_store *store, struct bpk_diag *diag) {
         int r = -errno;
         if (r == -ENOENT) { /* it was being made, or unmade: there is nothing in it */
             store->folder = bpk_steal_fd(&folder);
-            (void)bpk_store_remove(store);
+            (void)bpk_store_remove(store, false);
             return -ENOENT;
         }
         return bpk_diag_set(diag, r, BPK_NO_OFFSET, "cannot open the journal in '%s': %s",
@@ -153,7 +153,7 @@ int bpk_store_create(struct bpk_store *store, const struct bpk_base_id *base) {
     if (r == 0)
         r = bpk_store_rewrite(store, base, &none);
     if (r < 0 && store->folder >= 0)
-        (void)bpk_store_remove(store);
+        (void)bpk_store_remove(store, false);
     return r;
 }
 
@@ -192,7 +192,7 @@ static int remove_name(struct bpk_store *store, const char *name, const void *co
     return unlinkat(store->folder, name, 0) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-int bpk_store_remove(struct bpk_store *store) {
+int bpk_store_remove(struct bpk_store *store, bool lasts) {
     if (store->folder < 0)
         return 0;
     /* The journal goes first: without it the rest means nothing. */
@@ -213,7 +213,7 @@ int bpk_store_remove(struct bpk_store *store) {
     close(store->folder);
     store->folder = -1;
     store->parent_dirty = false;
-    return fsync(store->parent) < 0 ? -errno : 0;
+    return lasts && fsync(store->parent) < 0 ? -errno : 0;
 }
 
 /* ---- data files that go ---------------------------------------------------------------------- */

@@ -70,9 +70,9 @@ int bpk_store_create(struct bpk_store *store, const struct bpk_base_id *base);
 
 void bpk_store_close(struct bpk_store *store);
 
-/* Removes the folder with all that is in it, and syncs its parent. On failure it can be called
- * again, or the folder used again. */
-int bpk_store_remove(struct bpk_store *store);
+/* Removes the folder with all that is in it; for good if `lasts`, else a power cut may bring it
+ * back. On failure it can be called again, or the folder used again. */
+int bpk_store_remove(struct bpk_store *store, bool lasts);
 
 /* Makes sure of room for `size` more bytes of records, as far as the filesystem can promise it. */
 int bpk_store_reserve(struct bpk_store *store, size_t size);

@@ -36,7 +36,7 @@ static void setup(void) {
 
 static void teardown(void) {
     bpk_pack_unref(pack);
-    ck_assert_int_eq(bpk_store_remove(&store), 0);
+    ck_assert_int_eq(bpk_store_remove(&store, true), 0);
     bpk_store_close(&store);
     close(parent);
     kit_remove_folder(folder);

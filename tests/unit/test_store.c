@@ -143,9 +143,9 @@ START_TEST(records_come_back_in_order) {
     ck_assert(replays(&store, "one||three|"));
     ck_assert_int_eq(append(&store, "four"), 0);
     ck_assert(replays(&store, "one||three|four|"));
-    ck_assert_int_eq(bpk_store_remove(&store), 0);
+    ck_assert_int_eq(bpk_store_remove(&store, true), 0);
     ck_assert(!is_there(".p.bpk.edits"));
-    ck_assert_int_eq(bpk_store_remove(&store), 0);
+    ck_assert_int_eq(bpk_store_remove(&store, true), 0);
     bpk_store_close(&store);
     end_folder();
 }
@@ -167,7 +167,7 @@ START_TEST(room_grows_with_the_journal) {
         ck_assert_int_eq(append(&store, text), 0);
     ck_assert_int_eq(bpk_store_reserve(&store, 1000), 0);
     ck_assert_uint_le(store.reserved, store.end + (300 << 10));
-    ck_assert_int_eq(bpk_store_remove(&store), 0);
+    ck_assert_int_eq(bpk_store_remove(&store, true), 0);
     bpk_store_close(&store);
     end_folder();
 }
@@ -480,7 +480,7 @@ START_TEST(long_names_are_cut_with_a_hash) {
     ck_assert_uint_le(strlen(first.name), 255);
     ck_assert_str_ne(first.name, second.name);
     ck_assert_int_eq(bpk_store_create(&first, &base), 0);
-    ck_assert_int_eq(bpk_store_remove(&first), 0);
+    ck_assert_int_eq(bpk_store_remove(&first, true), 0);
     bpk_store_close(&first);
     bpk_store_close(&second);
     end_folder();
