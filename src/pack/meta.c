@@ -472,10 +472,18 @@ size_t bpk_meta_unknown(const struct bpk_meta *meta, const struct bpk_meta_tenso
         return 0;
     while (bpk_cbor_map_next(&cbor, &map)) {
         size_t key_at = cbor.pos;
-        if (bpk_cbor_ident(&cbor, &field) < 0 || bpk_cbor_skip(&cbor, DEPTH_IN_DESCRIPTOR) < 0)
+        if (bpk_cbor_ident(&cbor, &field) < 0)
             break;
-        if (find_field(field) < BPK_ARRAY_LEN(descriptor_fields))
+        size_t i = find_field(field);
+        if (i < BPK_ARRAY_LEN(descriptor_fields)) {
+            /* Not skipped: see bpk_meta_dtype_cbor. */
+            struct bpk_meta_tensor known = {0};
+            if (descriptor_fields[i].parse(&cbor, &known) < 0)
+                break;
             continue;
+        }
+        if (bpk_cbor_skip(&cbor, DEPTH_IN_DESCRIPTOR) < 0)
+            break;
         bpk_out(out, (const char *)meta->block + key_at, cbor.pos - key_at);
         count++;
     }

@@ -289,6 +289,24 @@ START_TEST(unknown_keys_are_kept_verbatim) {
     bpk_meta_clear(&meta);
 }
 
+/* Tags that mean a big number are passed over where none can be: what follows is kept all the same.
+ */
+START_TEST(unknown_keys_behind_tags_of_big_numbers) {
+    static const char *const descriptors[] = {
+        "a4" DTYPE "c2 63463332" SHAPE "80" OFF_0_4 "6170 01",
+        "a4" F32 SHAPE "c2 80" OFF_0_4 "6170 01",
+        "a4" F32 SHAPE "80" OFFSETS "c3 82 00 04 6170 01",
+    };
+    for (int i = 0; i < ROWS(descriptors); i++) {
+        struct bytes b = bytes_from_hex("a1" TENSORS "a1 6177");
+        struct bpk_meta meta;
+        bytes_hex(&b, descriptors[i]);
+        ck_assert_int_eq(parse_bytes(&b, &meta, NULL), 0);
+        check_unknown(&meta, 0, 1, "6170 01");
+        bpk_meta_clear(&meta);
+    }
+}
+
 START_TEST(the_cbor_of_a_dtype) {
     struct bpk_meta meta = parse_good("a1" TENSORS "a2 6161 a3 " DTYPE
                                       "c1 a1 64426f6f6c c2 625538" SHAPE "80" OFF_0_4 "6162" GOOD);
@@ -521,6 +539,7 @@ int main(void) {
     tcase_add_test(tc, products_of_dimensions);
     tcase_add_test(tc, bytes_after_the_top_map);
     tcase_add_test(tc, unknown_keys_are_kept_verbatim);
+    tcase_add_test(tc, unknown_keys_behind_tags_of_big_numbers);
     tcase_add_test(tc, the_cbor_of_a_dtype);
     tcase_add_loop_test(tc, scalars_of_every_kind, 0, ROWS(scalars));
     tc = suite_case(suite, "refused");
