@@ -1,6 +1,7 @@
 #include "cli/change.h"
 
 #include "cli/busy.h"
+#include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "pack/text.h"
 #include "pack/util.h"
@@ -49,7 +50,8 @@ static bool is_locked(const char *path) {
 }
 
 static bool open_edits(const char *path, struct bpk_cli_change *change) {
-    const struct bpk_edits_options how = {.number_of = number_of, .number_context = change};
+    const struct bpk_edits_options how = {
+        .number_of = number_of, .number_context = change, .is_cancelled = bpk_cli_interrupted};
     struct bpk_diag diag = {.sentence = "out of memory"};
     size_t found = 0;
     if (is_locked(path)) { /* the edits of a mount are no left-over ones */

@@ -1,4 +1,5 @@
 #include "cli/cli.h"
+#include "cli/interrupt.h"
 
 #include "pack/text.h"
 #include "pack/util.h"
@@ -13,6 +14,8 @@
 void bpk_cli_error(const char *file, const char *format, ...) {
     char message[1024];
     va_list args;
+    if (bpk_cli_interrupt_is_known())
+        return;
     va_start(args, format);
     (void)vsnprintf(message, sizeof(message), format, args);
     va_end(args);

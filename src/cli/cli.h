@@ -20,6 +20,7 @@ struct bpk_verb {
     const char *summary;
     const char *options;               /* a line for each, for --help; NULL: there are none */
     int (*run)(int argc, char **argv); /* argv[0] is the verb; returns an exit status */
+    bool writes; /* files, of which a signal is to leave nothing half done (cli/interrupt.h) */
 };
 
 extern const struct bpk_verb bpk_verb_info;

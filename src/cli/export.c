@@ -1,6 +1,7 @@
 /* bpk export: a pack in another format. */
 #include "cli/busy.h"
 #include "cli/cli.h"
+#include "cli/interrupt.h"
 #include "cli/progress.h"
 
 #include "edit/export.h"
@@ -11,7 +12,6 @@
 
 #include <errno.h>
 #include <getopt.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -21,16 +21,9 @@ enum { BUFFER_SIZE = 1 << 20 };
 struct job {
     const struct bpk_cli_pack *pack;
     struct bpk_export *export;
-    int fd; /* where it goes; -1: standard output */
-    _Atomic uint64_t done;
+    int fd;                         /* where it goes; -1: standard output */
+    struct bpk_cli_counter counter; /* of bytes */
 };
-
-static bool ask_job(void *context, uint64_t *ret_done, uint64_t *ret_total) {
-    struct job *job = context;
-    *ret_done = job->done;
-    *ret_total = bpk_export_size(job->export);
-    return true;
-}
 
 static bool copy(struct job *job, const char *out) {
     _cleanup_free_ char *buffer = malloc(BUFFER_SIZE);
@@ -40,27 +33,31 @@ static bool copy(struct job *job, const char *out) {
     }
     for (;;) {
         size_t n;
-        int r = bpk_export_read(job->export, job->done, buffer, BUFFER_SIZE, &n);
+        int r = bpk_export_read(job->export, job->counter.done, buffer, BUFFER_SIZE, &n);
         if (r < 0) {
             bpk_cli_unread(job->pack, r);
             return false;
         }
         if (n == 0)
             return true;
+        if (bpk_cli_interrupted())
+            return false;
         if (job->fd < 0 && !bpk_cli_out(buffer, n))
             return false;
         if (job->fd >= 0)
-            r = bpk_io_pwrite(job->fd, job->done, buffer, n);
+            r = bpk_io_pwrite(job->fd, job->counter.done, buffer, n);
         if (r < 0) {
             bpk_cli_error(out, "cannot write: %s", strerror(-r));
             return false;
         }
-        job->done += n;
+        job->counter.done += n;
     }
 }
 
 static bool copy_with_progress(struct job *job, const char *out) {
-    struct bpk_cli_progress progress = {.ask = ask_job, .context = job, .what = "exporting"};
+    struct bpk_cli_progress progress = {
+        .ask = bpk_cli_ask_counter, .context = &job->counter, .what = "exporting"};
+    job->counter.total = bpk_export_size(job->export);
     bpk_cli_progress_begin(&progress);
     bool good = copy(job, out);
     bpk_cli_progress_end(&progress);
@@ -171,4 +168,5 @@ const struct bpk_verb bpk_verb_export = {
     .options = "    --safetensors    the format; it has to be named\n"
                "    --force          replace OUT if it is there, or write to a terminal\n",
     .run = run,
+    .writes = true,
 };

@@ -42,4 +42,5 @@ const struct bpk_verb bpk_verb_import = {
         "    --npy            FROM is a folder; each .npy file in it becomes a tensor of its name\n"
         "    --force          replace FILE if it is there\n",
     .run = run,
+    .writes = true,
 };

@@ -1,5 +1,6 @@
 /* bpk: looks into packs and changes them without a mount, and controls mounts. */
 #include "cli/cli.h"
+#include "cli/interrupt.h"
 
 #include "pack/util.h"
 
@@ -54,7 +55,11 @@ int main(int argc, char **argv) {
         }
         static char program[] = "bpk"; /* what getopt's messages start with */
         argv[1] = program;
-        return bpk_cli_finish(verbs[i]->run(argc - 1, argv + 1));
+        if (verbs[i]->writes)
+            bpk_cli_interrupt_catch();
+        int status = verbs[i]->run(argc - 1, argv + 1);
+        bpk_cli_interrupt_end();
+        return bpk_cli_finish(status);
     }
     bpk_cli_error(NULL, "'%s' is no verb; see 'bpk --help'", argv[1]);
     return BPK_EXIT_USAGE;

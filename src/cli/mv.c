@@ -53,4 +53,5 @@ const struct bpk_verb bpk_verb_mv = {
     .summary = "rename a tensor",
     .options = "    --force    replace the tensor that is called NEW\n",
     .run = run,
+    .writes = true,
 };

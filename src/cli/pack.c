@@ -29,4 +29,5 @@ const struct bpk_verb bpk_verb_pack = {
     .summary = "make a pack of the files in a folder",
     .options = "    --force    replace FILE if it is there\n",
     .run = run,
+    .writes = true,
 };

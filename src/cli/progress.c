@@ -1,5 +1,8 @@
 #include "cli/progress.h"
 
+#include "cli/interrupt.h"
+
+#include <errno.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
@@ -64,10 +67,11 @@ void bpk_cli_progress_end(struct bpk_cli_progress *progress) {
     (void)pthread_join(progress->thread, NULL);
 }
 
-void bpk_cli_count(void *counter, uint64_t done, uint64_t total) {
+int bpk_cli_count(void *counter, uint64_t done, uint64_t total) {
     struct bpk_cli_counter *to = counter;
     to->total = total;
     to->done = done;
+    return bpk_cli_interrupted() ? -EINTR : 0;
 }
 
 bool bpk_cli_ask_counter(void *counter, uint64_t *ret_done, uint64_t *ret_total) {

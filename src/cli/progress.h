@@ -30,13 +30,13 @@ void bpk_cli_progress_begin(struct bpk_cli_progress *progress);
 void bpk_cli_progress_end(struct bpk_cli_progress *progress);
 
 /* How far work is that tells it by calls of bpk_cli_count, as that of bpk_replace_options does;
- * both functions take one as their context. */
+ * both functions take one as their context. bpk_cli_count answers -EINTR after a signal. */
 struct bpk_cli_counter {
     _Atomic uint64_t done;
     _Atomic uint64_t total; /* 0: not known yet */
 };
 
-void bpk_cli_count(void *counter, uint64_t done, uint64_t total);
+int bpk_cli_count(void *counter, uint64_t done, uint64_t total);
 bool bpk_cli_ask_counter(void *counter, uint64_t *ret_done, uint64_t *ret_total);
 
 #endif

@@ -1,5 +1,6 @@
 /* bpk put: the bytes of a tensor, or a new one, from a file. */
 #include "cli/change.h"
+#include "cli/interrupt.h"
 
 #include "pack/diag.h"
 #include "pack/dtype.h"
@@ -40,6 +41,8 @@ static bool unreadable(const struct put *put, int r) {
 static bool fill(struct put *put) {
     put->filled = 0;
     while (put->filled < BUFFER_SIZE) {
+        if (bpk_cli_interrupted_before_input(put->fd))
+            return unreadable(put, -EINTR);
         ssize_t n = read(put->fd, put->buffer + put->filled, BUFFER_SIZE - put->filled);
         if (n < 0 && errno == EINTR)
             continue;
@@ -289,4 +292,5 @@ const struct bpk_verb bpk_verb_put = {
     .options = "    --dtype D    the dtype of the bytes, F32 for one\n"
                "    --shape S    their shape, 64x3 for one\n",
     .run = run,
+    .writes = true,
 };

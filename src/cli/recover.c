@@ -1,5 +1,6 @@
 /* bpk recover: the edits that a mount left beside a pack, without mounting it again. */
 #include "cli/cli.h"
+#include "cli/interrupt.h"
 #include "cli/progress.h"
 
 #include "edit/edits.h"
@@ -86,7 +87,7 @@ static int run(int argc, char **argv) {
                                             {"discard", no_argument, NULL, 'd'},
                                             {"force", no_argument, NULL, 'F'},
                                             {0}};
-    struct bpk_edits_options how = {.number_of = no_number};
+    struct bpk_edits_options how = {.number_of = no_number, .is_cancelled = bpk_cli_interrupted};
     struct bpk_open_options layout = {0};
     bool wants_commit = false;
     int c;
@@ -130,4 +131,5 @@ const struct bpk_verb bpk_verb_recover = {
                "    --discard    drop them\n"
                "    --force      take them even if the pack was replaced since\n",
     .run = run,
+    .writes = true,
 };

@@ -52,4 +52,5 @@ const struct bpk_verb bpk_verb_rm = {
     .arguments = "FILE TENSOR ...",
     .summary = "remove tensors",
     .run = run,
+    .writes = true,
 };

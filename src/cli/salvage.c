@@ -64,4 +64,5 @@ const struct bpk_verb bpk_verb_salvage = {
     .arguments = "FILE OUT",
     .summary = "make a pack of what is whole in a truncated one",
     .run = run,
+    .writes = true,
 };

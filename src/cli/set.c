@@ -134,4 +134,5 @@ const struct bpk_verb bpk_verb_set = {
     .options = "    --scalar NAME=VALUE    set a scalar; VALUE may have its type before it, as in "
                "Float:1\n",
     .run = run,
+    .writes = true,
 };

@@ -1,5 +1,6 @@
 /* bpk unpack: the files that a mount shows, in a folder. */
 #include "cli/cli.h"
+#include "cli/interrupt.h"
 #include "cli/losses.h"
 #include "cli/progress.h"
 
@@ -14,7 +15,6 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -32,8 +32,7 @@ struct job {
     mode_t folder_mode;
     uint32_t made; /* tensors that have files, maybe not whole */
     struct bpk_copier copier;
-    uint64_t total;
-    _Atomic uint64_t done; /* bytes of tensors */
+    struct bpk_cli_counter counter; /* of bytes of tensors */
 };
 
 static bool fail(const struct job *job, const char *what, const char *file, int r) {
@@ -112,6 +111,13 @@ static int set_size(int fd, uint64_t size) {
     return (uint64_t)attr.st_size == size || ftruncate(fd, (off_t)size) == 0 ? 0 : -errno;
 }
 
+static int go_on(void *context, uint64_t done, uint64_t total) {
+    (void)context;
+    (void)done;
+    (void)total;
+    return bpk_cli_interrupted() ? -EINTR : 0;
+}
+
 static bool write_tensor(struct job *job, uint32_t index, const char *name) {
     struct bpk_tensor tensor;
     bpk_pack_tensor(job->pack->pack, index, &tensor);
@@ -127,7 +133,7 @@ static bool write_tensor(struct job *job, uint32_t index, const char *name) {
     int r = bpk_copier_range(&job->copier, from, tensor.start, 0, size);
     if (r == 0)
         r = set_size(fd, size);
-    job->done += size;
+    job->counter.done += size;
     return r == 0 || fail(job, "write", name, r);
 }
 
@@ -137,7 +143,7 @@ static bool write_tensors(struct job *job) {
         _cleanup_outbuf_ struct bpk_outbuf text = {0};
         size_t len = bpk_names_file(job->pack->names, i, file);
         job->made = i + 1;
-        if (!write_tensor(job, i, file))
+        if (bpk_cli_interrupted() || !write_tensor(job, i, file))
             return false;
         bpk_sidecar_file(&text, job->pack->pack, i);
         strcpy(file + len, ".json");
@@ -157,6 +163,8 @@ static bool write_maps(const struct job *job) {
 }
 
 static bool finish(const struct job *job) {
+    if (bpk_cli_interrupted())
+        return false;
     if (bpk_pack_is_changed(job->pack->pack)) {
         bpk_cli_error(job->pack->path, "the file was changed while it was read");
         return false;
@@ -165,23 +173,17 @@ static bool finish(const struct job *job) {
            fail(job, "rename", unfinished, -errno);
 }
 
-static bool ask(void *context, uint64_t *ret_done, uint64_t *ret_total) {
-    struct job *job = context;
-    *ret_done = job->done;
-    *ret_total = job->total;
-    return true;
-}
-
 static bool unpack(const struct bpk_cli_pack *pack, const char *path) {
     struct job job = {
         .pack = pack,
         .path = path,
         .folder = -1,
         .tensors = -1,
-        .copier = {.lazy = true},
-        .total = pack->info.data_end - pack->info.data_start,
+        .copier = {.lazy = true, .progress = {go_on, NULL}},
+        .counter = {.total = pack->info.data_end - pack->info.data_start},
     };
-    struct bpk_cli_progress progress = {.ask = ask, .context = &job, .what = "unpacking"};
+    struct bpk_cli_progress progress = {
+        .ask = bpk_cli_ask_counter, .context = &job.counter, .what = "unpacking"};
     bpk_cli_progress_begin(&progress);
     bool good = begin(&job) && write_tensors(&job) && write_maps(&job) && finish(&job);
     bpk_cli_progress_end(&progress);
@@ -220,4 +222,5 @@ const struct bpk_verb bpk_verb_unpack = {
     .arguments = "FILE DIR",
     .summary = "write the files that a mount shows into a folder",
     .run = run,
+    .writes = true,
 };

@@ -58,4 +58,5 @@ const struct bpk_verb bpk_verb_unset = {
     .summary = "remove metadata and scalars",
     .options = "    --scalar NAME    remove a scalar\n",
     .run = run,
+    .writes = true,
 };

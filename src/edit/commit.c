@@ -218,14 +218,16 @@ static int begin_commit(struct bpk_commit *commit, struct bpk_plan *ret_plan, bo
     return r;
 }
 
-static void note_progress(void *context, uint64_t done, uint64_t total) {
+static int note_progress(void *context, uint64_t done, uint64_t total) {
     struct bpk_edits *edits = context;
     edits->written = done;
     edits->to_write = total;
+    return edits->is_cancelled && edits->is_cancelled() ? -EINTR : 0;
 }
 
 static void end_progress(struct bpk_edits *edits) {
-    note_progress(edits, 0, 0);
+    edits->written = 0;
+    edits->to_write = 0;
 }
 
 bool bpk_edits_progress(struct bpk_edits *edits, uint64_t *ret_done, uint64_t *ret_total) {

@@ -128,6 +128,7 @@ int bpk_edits_open(const char *path, struct bpk_pack *pack, const struct bpk_edi
     edits->number_of = options->number_of;
     edits->number_context = options->number_context;
     edits->ignore_owner = options->ignore_owner;
+    edits->is_cancelled = options->is_cancelled;
     memcpy(edits->folder_numbers, options->folder_numbers, sizeof(edits->folder_numbers));
     pthread_mutex_init(&edits->lock, NULL);
     pthread_cond_init(&edits->committed, NULL);

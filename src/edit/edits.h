@@ -38,9 +38,10 @@ struct bpk_place {
 typedef uint64_t bpk_number_fn(enum bpk_folder folder, const char *name, const void *context);
 
 struct bpk_edits_options {
-    bool discard;      /* drop what an earlier mount left */
-    bool force;        /* take edits of another version of the pack */
-    bool ignore_owner; /* the new pack may belong to somebody else than the old one */
+    bool discard;               /* drop what an earlier mount left */
+    bool force;                 /* take edits of another version of the pack */
+    bool ignore_owner;          /* the new pack may belong to somebody else than the old one */
+    bool (*is_cancelled)(void); /* asked while a commit copies: true ends it. May be NULL */
     uint64_t folder_numbers[BPK_FOLDERS];
     bpk_number_fn *number_of;
     const void *number_context;

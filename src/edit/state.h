@@ -115,6 +115,7 @@ struct bpk_edits {
     bool read_only;
     int lock_fd; /* holds the lock on the pack */
     bool ignore_owner;
+    bool (*is_cancelled)(void);
     bool broken; /* the journal is behind: it is to be written anew before anything else */
 
     struct bpk_file *files; /* by number */
@@ -277,8 +278,8 @@ int bpk_state_fit_base(struct bpk_edits *edits);
 
 /* ---- commit.c (locked) ---- */
 struct bpk_base_id bpk_state_base_id(const struct bpk_pack *pack);
-/* Writes a journal of what the state is, or removes the edits folder if there are no edits; for good
- * if `lasts` (see bpk_store_remove). */
+/* Writes a journal of what the state is, or removes the edits folder if there are no edits; for
+ * good if `lasts` (see bpk_store_remove). */
 int bpk_state_compact(struct bpk_edits *edits, bool lasts);
 
 /* ---- rebase.c (locked) ---- */

@@ -108,9 +108,10 @@ static uint64_t look_for_hole(struct bpk_copier *copier, int from, uint64_t from
     return 0;
 }
 
-static void report(const struct bpk_copier *copier, uint64_t done) {
-    if (copier->progress.report)
-        copier->progress.report(copier->progress.context, done, copier->total);
+static int report(const struct bpk_copier *copier, uint64_t done) {
+    if (!copier->progress.report)
+        return 0;
+    return copier->progress.report(copier->progress.context, done, copier->total);
 }
 
 static int copy_data(struct bpk_copier *copier, int from, uint64_t from_offset, uint64_t to_offset,
@@ -134,7 +135,9 @@ static int copy_data(struct bpk_copier *copier, int from, uint64_t from_offset, 
         from_offset += n;
         to_offset += n;
         size -= n;
-        report(copier, to_offset);
+        r = report(copier, to_offset);
+        if (r < 0)
+            return r;
     }
     return 0;
 }
@@ -174,7 +177,9 @@ int bpk_copier_range(struct bpk_copier *copier, int from, uint64_t from_offset, 
         if (r == 0) {
             copier->cloned += whole;
             head += whole;
-            report(copier, to_offset + head);
+            r = report(copier, to_offset + head);
+            if (r < 0)
+                return r;
         }
         /* Another filesystem, or one that cannot after all: copy the rest. */
         from_offset += head;

@@ -14,8 +14,9 @@
  * in `to` is lost. */
 bool bpk_copy_can_clone(int from, int to);
 
-/* Called now and then with the bytes done so far; may be NULL. */
-typedef void bpk_progress_fn(void *context, uint64_t done, uint64_t total);
+/* Called now and then with the bytes done so far; may be NULL. 0, or a negative errno, with which
+ * the copy ends. */
+typedef int bpk_progress_fn(void *context, uint64_t done, uint64_t total);
 
 struct bpk_progress {
     bpk_progress_fn *report;
@@ -41,7 +42,7 @@ struct bpk_copier {
 void bpk_copier_clear(struct bpk_copier *copier);
 
 /* Copies [from_offset, from_offset + size) to `to_offset`, where `to` is zero: holes are left out.
- * -ESTALE if `from` ends before. */
+ * -ESTALE if `from` ends before; or what `progress` said. */
 int bpk_copier_range(struct bpk_copier *copier, int from, uint64_t from_offset, uint64_t to_offset,
                      uint64_t size);
 

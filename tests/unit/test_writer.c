@@ -64,20 +64,21 @@ START_TEST(an_unedited_pack_is_written_as_it_was) {
     spec_clear(&spec);
 }
 
-/* Counts what is reported. */
-static void count(void *context, uint64_t done, uint64_t total) {
+/* Counts what is reported; of the third number on it ends the work with the second. */
+static int count(void *context, uint64_t done, uint64_t total) {
     uint64_t *last = context;
     ck_assert_uint_ge(done, last[0]);
     ck_assert_uint_le(done, total);
     last[0] = done;
     last[1]++;
+    return last[1] == last[2] ? -EINTR : 0;
 }
 
 START_TEST(progress_is_told) {
     struct packspec spec;
     char path[TEMP_PATH];
     struct bpk_diag diag = {0};
-    uint64_t last[2] = {0};
+    uint64_t last[3] = {0};
     const struct bpk_progress progress = {count, last};
     spec_init(&spec, BPK_LAYOUT_LEGACY);
     spec_u8(&spec, "a", 3000);
@@ -91,6 +92,9 @@ START_TEST(progress_is_told) {
     ck_assert_uint_eq(last[0], bpk_plan_file_size(&plan));
     ck_assert_uint_ge(last[1], 3);
     ck_assert_int_eq(verify(&plan, path, &diag), 0);
+    memcpy(last, (const uint64_t[]){0, 0, 2}, sizeof(last));
+    ck_assert_int_eq(bpk_writer_write(&plan, fd, false, &progress, NULL, &diag), -EINTR);
+    ck_assert_uint_eq(last[1], 2);
     close(fd);
     unlink(path);
     bpk_plan_clear(&plan);
