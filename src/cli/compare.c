@@ -104,8 +104,7 @@ struct job {
     _Atomic bool *differs; /* one a pair */
     _Atomic int error;
     _Atomic bool error_in_b;
-    uint64_t total;
-    _Atomic uint64_t done;
+    struct bpk_cli_counter counter; /* of bytes */
 };
 
 static int read_part(const struct bpk_cli_pack *pack, uint32_t index, uint64_t offset, char *buffer,
@@ -136,7 +135,7 @@ static int do_step(void *context, unsigned worker, uint64_t step) {
         if (memcmp(a, b, size) != 0)
             job->differs[part->pair] = true;
     }
-    job->done += part->size;
+    job->counter.done += part->size;
     return job->first_only && job->differs[part->pair] ? -ECANCELED : 0;
 }
 
@@ -150,21 +149,15 @@ static bool add_parts(struct job *job, size_t pair, size_t *capacity) {
         job->parts[job->count++] =
             (struct part){pair, offset, size - offset < PART ? size - offset : PART};
     }
-    job->total += size;
-    return true;
-}
-
-static bool ask(void *context, uint64_t *ret_done, uint64_t *ret_total) {
-    struct job *job = context;
-    *ret_done = job->done;
-    *ret_total = job->total;
+    job->counter.total += size;
     return true;
 }
 
 static bool run_job(struct job *job) {
     struct bpk_cli_comparison *comparison = job->comparison;
     unsigned workers = bpk_parallel_workers(0, job->count);
-    struct bpk_cli_progress progress = {.ask = ask, .context = job, .what = "comparing"};
+    struct bpk_cli_progress progress = {
+        .ask = bpk_cli_ask_counter, .context = &job->counter, .what = "comparing"};
     job->buffers = malloc((size_t)workers * 2 * BUFFER_SIZE);
     if (!job->buffers) {
         bpk_cli_error(NULL, "out of memory");

@@ -18,9 +18,8 @@ struct job {
     const struct bpk_cli_selection *selection;
     struct bpk_cli_hash *hashes;
     int *errors;
-    char *buffers; /* one of BUFFER_SIZE a worker */
-    uint64_t total;
-    _Atomic uint64_t done; /* bytes */
+    char *buffers;                  /* one of BUFFER_SIZE a worker */
+    struct bpk_cli_counter counter; /* of bytes */
 };
 
 static int hash_tensor(struct job *job, uint32_t index, XXH3_state_t *state, char *buffer,
@@ -34,7 +33,7 @@ static int hash_tensor(struct job *job, uint32_t index, XXH3_state_t *state, cha
             return r;
         (void)XXH3_64bits_update(state, buffer, n);
         offset += n;
-        atomic_fetch_add(&job->done, n);
+        atomic_fetch_add(&job->counter.done, n);
     } while (n == BUFFER_SIZE);
     *ret_hash = XXH3_64bits_digest(state);
     return 0;
@@ -53,13 +52,6 @@ static int do_step(void *context, unsigned worker, uint64_t step) {
     if (r == 0)
         (void)snprintf(job->hashes[step].text, sizeof(job->hashes[step].text), "%016" PRIx64, hash);
     return 0;
-}
-
-static bool ask(void *context, uint64_t *ret_done, uint64_t *ret_total) {
-    struct job *job = context;
-    *ret_done = atomic_load(&job->done);
-    *ret_total = job->total;
-    return true;
 }
 
 /* Whether there are none. */
@@ -92,13 +84,14 @@ bool bpk_cli_hash(const struct bpk_cli_pack *pack, const struct bpk_cli_selectio
         bpk_cli_error(NULL, "out of memory");
         return false;
     }
-    struct job job = {pack, selection, hashes, errors, buffers, 0, 0};
+    struct job job = {pack, selection, hashes, errors, buffers, {0}};
     for (uint32_t i = 0; i < selection->count; i++) {
         struct bpk_tensor tensor;
         bpk_pack_tensor(pack->pack, selection->tensors[i], &tensor);
-        job.total += tensor.end - tensor.start;
+        job.counter.total += tensor.end - tensor.start;
     }
-    struct bpk_cli_progress progress = {.ask = ask, .context = &job, .what = "hashing"};
+    struct bpk_cli_progress progress = {
+        .ask = bpk_cli_ask_counter, .context = &job.counter, .what = "hashing"};
     bpk_cli_progress_begin(&progress);
     (void)bpk_parallel_run(workers, selection->count, do_step, &job);
     bpk_cli_progress_end(&progress);

@@ -20,9 +20,8 @@ enum {
 struct job {
     const struct bpk_cli_pack *pack;
     bool json;
-    uint64_t total;
-    unsigned passes;       /* over the bytes of a tensor, at most: histograms take a second one */
-    _Atomic uint64_t done; /* bytes; all passes of a tensor are counted when it is finished */
+    unsigned passes; /* over the bytes of a tensor, at most: histograms take a second one */
+    struct bpk_cli_counter counter; /* of bytes; all passes count when a tensor is finished */
 };
 
 struct result {
@@ -43,7 +42,7 @@ static int read_source(void *context, uint64_t offset, void *buffer, size_t size
     int r = bpk_pack_read(result->job->pack->pack, result->index, offset, buffer, size, &n);
     if (r < 0)
         return r;
-    atomic_fetch_add(&result->job->done, size);
+    atomic_fetch_add(&result->job->counter.done, size);
     return n == size ? 0 : -EIO;
 }
 
@@ -81,16 +80,10 @@ static int compute_small(void *context, unsigned worker, uint64_t step) {
     return 0;
 }
 
-static bool ask(void *context, uint64_t *ret_done, uint64_t *ret_total) {
-    struct job *job = context;
-    *ret_done = atomic_load(&job->done);
-    *ret_total = job->total;
-    return true;
-}
-
 static void compute_all(struct job *job, struct result *results, uint32_t count) {
-    uint64_t done = atomic_load(&job->done);
-    struct bpk_cli_progress progress = {.ask = ask, .context = job, .what = "computing"};
+    uint64_t done = atomic_load(&job->counter.done);
+    struct bpk_cli_progress progress = {
+        .ask = bpk_cli_ask_counter, .context = &job->counter, .what = "computing"};
     bpk_cli_progress_begin(&progress);
     (void)bpk_parallel_run(bpk_parallel_workers(0, count), count, compute_small, results);
     for (uint32_t i = 0; i < count; i++)
@@ -99,7 +92,7 @@ static void compute_all(struct job *job, struct result *results, uint32_t count)
     bpk_cli_progress_end(&progress);
     for (uint32_t i = 0; i < count; i++)
         done += job->passes * results[i].array.size;
-    atomic_store(&job->done, done);
+    atomic_store(&job->counter.done, done);
 }
 
 /* ---- showing --------------------------------------------------------------------------------- */
@@ -204,7 +197,7 @@ static bool work(struct job *job, const struct bpk_cli_selection *selection) {
     for (uint32_t i = 0; i < selection->count; i++) {
         struct bpk_tensor tensor;
         bpk_pack_tensor(job->pack->pack, selection->tensors[i], &tensor);
-        job->total += job->passes * (tensor.end - tensor.start);
+        job->counter.total += job->passes * (tensor.end - tensor.start);
     }
     (void)fputs(job->json ? "[" : head, stdout);
     for (uint32_t i = 0; i < selection->count; i += WINDOW) {
