@@ -2,6 +2,7 @@
 
 #include "cli/cli.h"
 #include "cli/folder_maps.h"
+#include "cli/interrupt.h"
 #include "edit/rules.h"
 #include "pack/atomic_file.h"
 #include "pack/io.h"
@@ -25,6 +26,8 @@ struct source {
 static int read_source(void *context, uint64_t offset, void *buffer, size_t size) {
     const struct source *source = context;
     size_t n;
+    if (bpk_cli_interrupted())
+        return -EINTR;
     int r = bpk_io_pread(source->fd, source->offset + offset, buffer, size, &n);
     return r == 0 && n < size ? -ESTALE : r;
 }
