@@ -15,6 +15,7 @@ struct bpk_content *bpk_content_new(struct bpk_store *store, uint64_t id) {
         return NULL;
     content->id = id;
     content->references = 1;
+    content->changes = 1;
     content->store = store;
     content->fd = -1;
     return content;
@@ -335,6 +336,7 @@ int bpk_content_write(struct bpk_content *content, uint64_t offset, const void *
     if (end > content->size)
         content->size = end;
     content->unsynced = true;
+    content->changes++;
     *ret_mapped = mapped;
     return 0;
 }
@@ -348,6 +350,7 @@ void bpk_content_set_size(struct bpk_content *content, uint64_t size) {
         content->suspect = false; /* what is written from now on is new */
     content->size = size;
     content->unsynced = true;
+    content->changes++;
 }
 
 int bpk_content_apply_size(struct bpk_content *content) {
@@ -500,7 +503,8 @@ static int sync_one(struct bpk_content *content) {
         return -EBUSY;
     if (content->sync_failed)
         return renew_data(content, false);
-    if (fdatasync(content->fd) == 0)
+    /* Once more would cost a flush of the disk's cache once more. */
+    if (content->durable == content->changes || fdatasync(content->fd) == 0)
         return 0;
     content->sync_failed = true;
     return -errno;

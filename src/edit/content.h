@@ -46,6 +46,8 @@ struct bpk_content {
     bool frozen;      /* a commit reads it: writes need a content above */
     bool in_commit;   /* the commit under way takes it in */
     bool unsynced;    /* written since it was last made durable */
+    uint64_t changes; /* how often it was written or cut, and 1 */
+    uint64_t durable; /* so many of them are on the disk, whatever the journal says */
     bool was_synced;  /* made durable at least once */
     bool sync_failed; /* the kernel has forgotten what it could not write: write all again */
     bool suspect;     /* power was lost before it was made durable */

@@ -387,11 +387,14 @@ static void sync_ahead(struct bpk_edits *edits, uint64_t number) {
     if (fd < 0)
         return;
     (void)bpk_content_ref(content);
+    uint64_t changes = content->changes;
     pthread_mutex_unlock(&edits->lock);
     bool failed = fdatasync(fd) < 0;
     close(fd);
     pthread_mutex_lock(&edits->lock);
     content->sync_failed |= failed; /* the kernel tells of it once only */
+    if (!failed)
+        content->durable = changes;
     bpk_content_unref(content, false);
 }
 
