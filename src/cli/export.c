@@ -75,6 +75,7 @@ static bool copy_to_file(struct job *job, const char *out, bool force) {
     struct bpk_diag diag = {.sentence = ""};
     struct stat old;
     _cleanup_close_ int old_fd = -1; /* locked: no mount and no verb changes it meanwhile */
+    bpk_cli_interrupt_catch();       /* standard output has nothing to take away */
     if (force && !bpk_cli_claim(out, &old_fd))
         return false;
     bool replaces = old_fd >= 0 && fstat(old_fd, &old) == 0;
@@ -90,6 +91,7 @@ static bool copy_to_file(struct job *job, const char *out, bool force) {
     job->fd = file.fd;
     bool good = copy_with_progress(job, out);
     r = good ? bpk_atomic_seal(&file, -1, true, &diag) : 0;
+    good = good && !bpk_cli_interrupted();
     if (good && r == 0)
         r = bpk_atomic_publish(&file, &diag);
     if (r < 0)
@@ -168,5 +170,4 @@ const struct bpk_verb bpk_verb_export = {
     .options = "    --safetensors    the format; it has to be named\n"
                "    --force          replace OUT if it is there, or write to a terminal\n",
     .run = run,
-    .writes = true,
 };

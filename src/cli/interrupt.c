@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-static volatile sig_atomic_t caught;
+static _Atomic int caught;
 static _Atomic bool known;
 
 static void note(int number) {

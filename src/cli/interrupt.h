@@ -9,7 +9,8 @@
 
 #include <stdbool.h>
 
-/* From now on; a signal that is ignored stays so. */
+/* From now on; a signal that is ignored stays so. A call that waits for long and cannot be told of
+ * one (standard output, for one) is not for such a verb. */
 void bpk_cli_interrupt_catch(void);
 
 /* Whether one came: who asks does not go on then. */

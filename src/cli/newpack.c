@@ -2,6 +2,7 @@
 
 #include "cli/busy.h"
 #include "cli/cli.h"
+#include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "pack/cbor_writer.h"
 #include "pack/diag.h"
@@ -90,6 +91,8 @@ static int next_run(void *context, uint64_t offset, struct bpk_run *ret_run) {
 static int check_sources(void *context, int fd, struct bpk_diag *diag) {
     const struct bpk_cli_newpack *pack = context;
     (void)fd;
+    if (bpk_cli_interrupted())
+        return -EINTR;
     for (size_t i = 0; i < pack->count; i++) {
         const struct bpk_cli_new_tensor *tensor = &pack->tensors[i];
         struct stat now;

@@ -245,6 +245,8 @@ static bool put_data(struct put *put, const char *name, const char *dtype, const
         return false;
     if (strcmp(put->data, "-") != 0)
         put->fd = open(put->data, O_RDONLY | O_CLOEXEC);
+    if (put->fd < 0 && errno == EINTR)
+        (void)bpk_cli_interrupted();
     if (put->fd < 0)
         return unreadable(put, -errno);
     if (!fill(put))

@@ -103,6 +103,8 @@ static int run(int argc, char **argv) {
     }
     if (optind + 1 != argc || (wants_commit && how.discard))
         return bpk_cli_usage(&bpk_verb_recover);
+    if (wants_commit || how.discard)
+        bpk_cli_interrupt_catch();
     struct bpk_cli_pack pack;
     struct bpk_edits *edits;
     struct bpk_diag diag = {.sentence = ""};
@@ -131,5 +133,4 @@ const struct bpk_verb bpk_verb_recover = {
                "    --discard    drop them\n"
                "    --force      take them even if the pack was replaced since\n",
     .run = run,
-    .writes = true,
 };

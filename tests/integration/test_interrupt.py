@@ -10,7 +10,7 @@ import pytest
 
 import bpkcrash as crash
 import bpkedit as edit
-from conftest import BPK, ENVIRONMENT, need_programs, need_tool, run_bpk, wait_until
+from conftest import BPK, ENVIRONMENT, leftovers, need_programs, need_tool, run_bpk, wait_until
 
 np = pytest.importorskip("numpy")
 
@@ -119,6 +119,37 @@ def test_while_it_waits_for_input(number, folder):
     process.stdin.close()
     process.stderr.close()
     assert whole(folder) == before
+
+
+def ends_by(number, process):
+    process.send_signal(number)
+    assert process.wait(timeout=60) == -number
+    assert process.stderr.read() == b""
+    process.stderr.close()
+
+
+def test_while_nobody_reads(folder):
+    """What goes to standard output leaves nothing: there the signal ends it at once."""
+    need_programs()
+    pack = edit.make_pack(folder, [("big", "U8", [4 << 20], bytes(4 << 20), None)])
+    command = [BPK, "export", "--safetensors", pack, "-"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT)
+    process.stdout.read(1 << 16)
+    ends_by(signal.SIGTERM, process)
+    process.stdout.close()
+
+
+def test_while_nobody_writes(folder):
+    need_programs()
+    pack = edit.make_pack(folder)
+    os.mkfifo(folder / "fifo")
+    before = content(pack)
+    command = [BPK, "put", "--dtype", "U8", "--shape", "3", pack, "new", folder / "fifo"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, env=ENVIRONMENT)
+    wchan = pathlib.Path(f"/proc/{process.pid}/wchan")
+    wait_until(lambda: wchan.read_text(encoding="utf-8") == "wait_for_partner", "bpk waiting for a writer")
+    ends_by(signal.SIGINT, process)
+    assert content(pack) == before and leftovers(pack) == []
 
 
 def test_an_ignored_signal_stays_ignored(folder):
