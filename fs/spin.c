@@ -29,6 +29,7 @@ static atomic_flag spinning = ATOMIC_FLAG_INIT;
 static _Atomic unsigned skip; /* requests still to be waited for asleep */
 static unsigned penalty = 1;  /* of the spinning thread */
 static _Thread_local bool served_small;
+static bool has_others; /* processors beside ours */
 
 static int64_t now_ns(void) {
     struct timespec now;
@@ -54,6 +55,7 @@ static void spin(int fd) {
 static ssize_t read_request(int fd, void *buffer, size_t size, void *userdata) {
     (void)userdata;
     unsigned left = atomic_load_explicit(&skip, memory_order_relaxed);
+    served_small = served_small && has_others;
     if (served_small && left > 0) {
         atomic_store_explicit(&skip, left - 1, memory_order_relaxed);
     } else if (served_small &&
@@ -62,6 +64,9 @@ static ssize_t read_request(int fd, void *buffer, size_t size, void *userdata) {
         atomic_flag_clear_explicit(&spinning, memory_order_release);
     }
     ssize_t n = read(fd, buffer, size);
+    /* So a detached mount may end, too, if its last file is closed while a request is read. */
+    if (n < 0 && errno == ECONNABORTED)
+        errno = ENODEV;
     served_small = n > 0 && n <= SMALL;
     return n;
 }
@@ -77,8 +82,7 @@ static ssize_t write_reply(int fd, struct iovec *parts, int count, void *userdat
 
 int bpk_spin_start(struct fuse_session *session) {
     static const struct fuse_custom_io io = {.read = read_request, .writev = write_reply};
-    if (bpk_parallel_workers(0, 2) < 2)
-        return 0;
+    has_others = bpk_parallel_workers(0, 2) > 1;
     return fuse_session_custom_io(session, &io, fuse_session_fd(session));
 }
 
