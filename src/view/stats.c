@@ -34,14 +34,19 @@ struct moments {
     double squares;
 };
 
+/* What is not finite, and the extremes of what is. Depends on no order. */
+struct found {
+    struct bpk_stats_odd odd;
+    struct bpk_stats_extremes extremes;
+    bool has_extremes;
+};
+
 struct worker {
     char *elements;                     /* a chunk */
     char *kept;                         /* a block without what is not finite */
     uint64_t *counts;                   /* of patterns, or of pairs of bins */
     uint64_t bins[BPK_STATS_BIN_CODES]; /* of those that were not counted in pairs */
-    struct bpk_stats_odd odd;
-    struct bpk_stats_extremes extremes;
-    bool has_extremes;
+    struct found found;
     bool checks; /* before the loops, that all is finite: so it was not a chunk ago */
 };
 
@@ -107,12 +112,11 @@ static size_t next_block(const struct job *job, struct worker *worker, bool chec
 
 /* ---- the first pass: extremes and moments ---------------------------------------------------- */
 
-/* `*has_any`: whether there are some in `all`; there are from now on. */
-static void add_extremes(struct bpk_stats_extremes *all, bool *has_any,
-                         const struct bpk_stats_extremes *more) {
-    if (!*has_any) {
+static void add_extremes(struct found *found, const struct bpk_stats_extremes *more) {
+    struct bpk_stats_extremes *all = &found->extremes;
+    if (!found->has_extremes) {
         *all = *more;
-        *has_any = true;
+        found->has_extremes = true;
         return;
     }
     all->zeros += more->zeros;
@@ -122,6 +126,14 @@ static void add_extremes(struct bpk_stats_extremes *all, bool *has_any,
         all->integer_min = more->integer_min;
     if (more->integer_max > all->integer_max)
         all->integer_max = more->integer_max;
+}
+
+static void add_found(struct found *all, const struct found *more) {
+    all->odd.nan += more->odd.nan;
+    all->odd.pos_inf += more->odd.pos_inf;
+    all->odd.neg_inf += more->odd.neg_inf;
+    if (more->has_extremes)
+        add_extremes(all, &more->extremes);
 }
 
 /* Chan, Golub, LeVeque 1979. */
@@ -175,20 +187,19 @@ static struct moments moments_of(const struct job *job, const void *block, size_
 /* What is found in a chunk. */
 struct look {
     struct moments moments;
-    struct bpk_stats_extremes extremes;
-    bool has_extremes;
-    struct bpk_stats_odd odd;
+    struct found found;
 };
 
 static struct look look_at(const struct job *job, struct worker *worker, size_t left) {
     struct look look = {0};
     for (const char *elements = worker->elements; left > 0;) {
         const void *block;
-        size_t count = next_block(job, worker, worker->checks, &elements, &left, &look.odd, &block);
+        size_t count =
+            next_block(job, worker, worker->checks, &elements, &left, &look.found.odd, &block);
         if (count == 0)
             continue;
         struct bpk_stats_extremes extremes = job->kernels->extremes(block, count);
-        add_extremes(&look.extremes, &look.has_extremes, &extremes);
+        add_extremes(&look.found, &extremes);
         look.moments = join(look.moments, moments_of(job, block, count, &look.moments));
     }
     return look;
@@ -207,11 +218,7 @@ static int look_at_chunk(void *context, unsigned number, uint64_t step) {
         look = look_at(job, worker, count);
     }
     worker->checks = look.moments.count < count;
-    worker->odd.nan += look.odd.nan;
-    worker->odd.pos_inf += look.odd.pos_inf;
-    worker->odd.neg_inf += look.odd.neg_inf;
-    if (look.has_extremes)
-        add_extremes(&worker->extremes, &worker->has_extremes, &look.extremes);
+    add_found(&worker->found, &look.found);
     job->moments[step] = look.moments;
     return 0;
 }
@@ -220,15 +227,12 @@ static int first_pass(struct job *job, struct bpk_stats *stats) {
     int r = bpk_parallel_run(job->workers, job->chunks, look_at_chunk, job);
     if (r < 0)
         return r;
-    struct worker all = {0};
-    for (unsigned i = 0; i < job->workers; i++) {
-        const struct worker *worker = &job->worker[i];
-        stats->nan += worker->odd.nan;
-        stats->pos_inf += worker->odd.pos_inf;
-        stats->neg_inf += worker->odd.neg_inf;
-        if (worker->has_extremes)
-            add_extremes(&all.extremes, &all.has_extremes, &worker->extremes);
-    }
+    struct found all = {0};
+    for (unsigned i = 0; i < job->workers; i++)
+        add_found(&all, &job->worker[i].found);
+    stats->nan = all.odd.nan;
+    stats->pos_inf = all.odd.pos_inf;
+    stats->neg_inf = all.odd.neg_inf;
     stats->zeros = all.extremes.zeros;
     stats->min = all.extremes.min;
     stats->max = all.extremes.max;

@@ -99,6 +99,13 @@ def test_at_every_call(verb, folder):
     assert ended == {expected, -signal.SIGINT}
 
 
+def ends_by(number, process):
+    process.send_signal(number)
+    assert process.wait(timeout=60) == -number
+    assert process.stderr.read() == b""
+    process.stderr.close()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_while_it_waits_for_input(number, folder):
     need_programs()
@@ -113,19 +120,9 @@ def test_while_it_waits_for_input(number, folder):
     process.stdin.write(bytes(2 << 20))
     process.stdin.flush()
     wait_until(lambda: whole(folder) != before, "an edits folder")
-    process.send_signal(number)
-    assert process.wait(timeout=60) == -number
-    assert process.stderr.read() == b""
+    ends_by(number, process)
     process.stdin.close()
-    process.stderr.close()
     assert whole(folder) == before
-
-
-def ends_by(number, process):
-    process.send_signal(number)
-    assert process.wait(timeout=60) == -number
-    assert process.stderr.read() == b""
-    process.stderr.close()
 
 
 def test_while_nobody_reads(folder):
