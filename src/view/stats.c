@@ -72,18 +72,25 @@ struct job {
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
+/* The array's source, until the work is cancelled. */
+static int read_source(void *context, uint64_t offset, void *buffer, size_t size) {
+    const struct job *job = context;
+    if (job->cancel && atomic_load(job->cancel))
+        return -EINTR;
+    return job->source->read(job->source->context, offset, buffer, size);
+}
+
 static int load_chunk(struct job *job, struct worker *worker, uint64_t step, size_t *ret_count) {
     uint64_t first = step * job->chunk;
     size_t count = job->count - first < job->chunk ? (size_t)(job->count - first) : job->chunk;
     *ret_count = count;
-    if (job->cancel && atomic_load(job->cancel))
-        return -EINTR;
     if (job->is_held)
         return 0;
     if (job->is_converted)
-        return bpk_f32_read(job->f32, job->source, first, count, (float *)worker->elements);
-    int r = job->source->read(job->source->context, first * job->element_size, worker->elements,
-                              count * job->element_size);
+        return bpk_f32_read(job->f32, &(const struct bpk_source){read_source, job}, first, count,
+                            (float *)worker->elements);
+    int r =
+        read_source(job, first * job->element_size, worker->elements, count * job->element_size);
     if (r < 0)
         return r;
     double *values = (double *)worker->elements;
