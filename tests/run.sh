@@ -270,6 +270,16 @@ has_fuzzer() {
         clang -fsanitize=fuzzer,address,undefined -x c -o /dev/null - 2>/dev/null
 }
 
+# What was found, for one who has only this output: where CI runs, the files do not stay.
+show_found() {
+    for input in build-fuzz/found/"$1"-*; do
+        if [ -f "$input" ] && [ "$(wc -c <"$input")" -le 16384 ]; then
+            printf '%s, in base64:\n' "$input"
+            base64 "$input"
+        fi
+    done
+}
+
 # fuzz_target PROGRAM SECONDS
 fuzz_target() {
     name=${1##*/fuzz_}
@@ -284,6 +294,7 @@ fuzz_target() {
         count 1 0 0
     else
         tail -n 40 "$output"
+        show_found "$name"
         count_failure "fuzz_$name; see $output"
     fi
 }

@@ -89,8 +89,10 @@ int bpk_layout_detect(const struct bpk_layout_facts *facts, enum bpk_layout *ret
         if (facts->file_size < aligned_start)
             layout = facts->file_size == legacy_end ? BPK_LAYOUT_LEGACY : BPK_LAYOUT_ALIGNED;
     } else if (aligned_start == facts->unaligned_start) {
-        /* The same bytes in both layouts; only one has starts off a multiple of 256. */
-        layout = facts->starts_aligned ? BPK_LAYOUT_ALIGNED : BPK_LAYOUT_LEGACY;
+        /* The same bytes in both layouts. Starts off a multiple of 256 are a legacy writer's, but
+         * for zero bytes after the CBOR: those we write, where the data must not move. */
+        bool is_legacy = !facts->starts_aligned && !facts->has_zero_tail;
+        layout = is_legacy ? BPK_LAYOUT_LEGACY : BPK_LAYOUT_ALIGNED;
     } else if (facts->file_size == legacy_end) {
         if (judge_content(facts) != LEGACY)
             return ambiguous(facts, aligned_end, diag);

@@ -18,6 +18,7 @@ struct bpk_layout_facts {
     /* metadata and dtypes, as evidence for one of the writers */
     bool has_metadata;
     bool is_modern;          /* scalars, or a dtype spelling of aligned writers */
+    bool has_zero_tail;      /* zero bytes after the CBOR item, inside metadata_size */
     struct bpk_str version;  /* metadata "version"; bytes NULL if absent */
     struct bpk_str producer; /* metadata "producer"; bytes NULL if absent */
 };

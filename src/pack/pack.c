@@ -161,6 +161,8 @@ static int gather_facts(const struct bpk_pack *pack, struct bpk_layout_facts *re
         .padding_is_zero = true,
         .has_metadata = pack->meta.has_metadata,
         .is_modern = pack->meta.has_scalars,
+        .has_zero_tail =
+            pack->meta.block_size < pack->header.metadata_size && pack->meta.tail_is_zero,
         .version = metadata_value(pack, "version"),
         .producer = metadata_value(pack, "producer"),
     };

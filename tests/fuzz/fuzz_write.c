@@ -66,6 +66,8 @@ static void check_same_file(int a, int b) {
     munmap(right, (size_t)size);
 }
 
+/* Kept data that starts off a multiple of 256, behind a header that happens to end on one, is the
+ * same in the old layout and is taken for it: what is written of that again is the new layout. */
 static void rewrite(struct bpk_pack *pack, bool can_clone) {
     char path[FUZZ_PATH];
     char again_path[FUZZ_PATH];
@@ -75,8 +77,16 @@ static void rewrite(struct bpk_pack *pack, bool can_clone) {
         struct bpk_pack *written = fuzz_open(path, NULL);
         HOLDS(written);
         check_same(pack, written);
-        HOLDS(write_again(written, can_clone, again, again_path));
-        check_same_file(fd, again);
+        struct bpk_pack_info info;
+        bpk_pack_get_info(written, &info);
+        if (info.layout == BPK_LAYOUT_ALIGNED) {
+            HOLDS(write_again(written, can_clone, again, again_path));
+            check_same_file(fd, again);
+        } else {
+            HOLDS((BPK_HEADER_SIZE + info.cbor_size) % BPK_ALIGNMENT == 0);
+            HOLDS(info.cbor_size == info.metadata_size);
+            rewrite(written, can_clone);
+        }
         bpk_pack_unref(written);
     }
     close(again);

@@ -244,10 +244,12 @@ class Pack:
         if len(self.tensors) > MAX_TENSORS:
             raise Refused(f"{len(self.tensors)} tensors, over the limit of {MAX_TENSORS}")
         self.data_size = max((t.end for t in self.tensors.values()), default=0)
+        item_end = HEADER.size + cbor.pos
+        self.has_zero_tail = item_end < self.metadata_end and source.first_nonzero(item_end, self.metadata_end) is None
         self.layout = find_layout(self, source, layout)
         self.data_start = self.metadata_end if self.layout == "legacy" else ceil256(self.metadata_end)
         self._place_tensors()
-        self.problems = [*parsed.twice, *self._pack_problems(HEADER.size + cbor.pos)]
+        self.problems = [*parsed.twice, *self._pack_problems(item_end)]
         for tensor in self.tensors.values():
             tensor.problems += self._tensor_problems(tensor)
         flag_overlaps(self.tensors.values())
@@ -340,7 +342,7 @@ def find_layout(pack, source, wanted):
         raise Refused("the file ends inside the data", size)
     odd_start = any(tensor.start % ALIGNMENT for tensor in pack.tensors.values())
     if aligned == unaligned:  # rule 3
-        return wanted or ("legacy" if odd_start else "aligned")
+        return wanted or ("legacy" if odd_start and not pack.has_zero_tail else "aligned")
     if wanted == "legacy":
         return wanted
     if wanted == "aligned":

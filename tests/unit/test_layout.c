@@ -23,11 +23,11 @@ START_TEST(starts) {
 enum { A = BPK_LAYOUT_ALIGNED, L = BPK_LAYOUT_LEGACY, TRUNCATED = 10, EITHER };
 
 /* U = 200, so P = 56; X = 1000: legacy ends at 1200, aligned at 1256. */
-enum { U = 200, X = 1000, ODD = 1, JUNK = 2, META = 4, MODERN = 8 };
+enum { U = 200, X = 1000, ODD = 1, JUNK = 2, META = 4, MODERN = 8, TAIL = 16 };
 
 static const struct {
     uint64_t start, data, file;
-    int flags; /* ODD: a start off 256; JUNK: padding not zero */
+    int flags; /* ODD: a start off 256; JUNK: padding not zero; TAIL: zeros inside metadata_size */
     const char *version;
     const char *producer;
     int expected;
@@ -52,6 +52,10 @@ static const struct {
     {256, X, 1300, 0, NULL, NULL, A},
     {256, X, 1256, ODD | META, NULL, NULL, L},
     {256, X, 1256, ODD | META, "0.21.0", NULL, L},
+    {256, X, 1256, ODD | META | TAIL, NULL, NULL, A}, /* no legacy writer leaves room there */
+    {256, X, 1300, ODD | TAIL, "0.19.0", NULL, A},
+    {256, X, 1256, META | TAIL, NULL, NULL, A},
+    {256, X, 1255, ODD | TAIL, NULL, NULL, TRUNCATED},
     /* rule 4 with its tie-breakers, in their order */
     {U, X, 1200, META | JUNK, "0.21.0", "burn-onnx", L},
     {U, X, 1200, META | ODD | MODERN, "0.22.0", NULL, L},
@@ -74,6 +78,7 @@ static const struct {
     {U, X, 1200, META, "1.19.0", NULL, TRUNCATED},
     {U, X, 1200, 0, NULL, NULL, TRUNCATED}, /* no metadata map: only newer writers */
     {U, X, 1200, META | MODERN, NULL, NULL, TRUNCATED},
+    {U, X, 1200, META | TAIL, NULL, NULL, EITHER},
     {U, X, 1200, META, NULL, "burn-import", TRUNCATED},
     {U, X, 1200, META, NULL, "burn-onnx", TRUNCATED},
     {U, X, 1200, META, NULL, "burn", EITHER},
@@ -119,6 +124,7 @@ START_TEST(told_apart) {
         .padding_is_zero = !(rows[_i].flags & JUNK),
         .has_metadata = rows[_i].flags & META,
         .is_modern = rows[_i].flags & MODERN,
+        .has_zero_tail = rows[_i].flags & TAIL,
     };
     if (rows[_i].version)
         facts.version = str(rows[_i].version);

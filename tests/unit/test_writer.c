@@ -64,6 +64,44 @@ START_TEST(an_unedited_pack_is_written_as_it_was) {
     spec_clear(&spec);
 }
 
+/* Where data that starts off a multiple of 256 is kept and moves by whole blocks only, the header
+ * ends on a multiple of 256, as in one of 256 packs of the old layout. */
+START_TEST(kept_data_is_not_taken_for_the_old_layout) {
+    struct packspec spec;
+    static char value[BPK_CLONE_BLOCK + 2 * BPK_ALIGNMENT];
+    memset(value, 'v', sizeof(value));
+    spec_init(&spec, BPK_LAYOUT_ALIGNED);
+    bytes_fill(&spec.data, 1, 100);
+    spec_tensor_at(&spec, str("a"), "625538", &(uint64_t){50}, 1, 50, 100, NULL);
+    struct bpk_pack *base = spec_open(&spec);
+    unsigned padded = 0;
+    for (size_t len = 0; len < sizeof(value); len += 37) {
+        char path[TEMP_PATH];
+        struct bpk_plan plan;
+        struct bpk_diag diag = {0};
+        ck_assert_int_eq(bpk_plan_from_pack(base, &plan), 0);
+        plan.metadata[plan.metadata_count++] = (struct bpk_plan_entry){str("k"), {value, len}};
+        int fd = open_target(path);
+        ck_assert_int_eq(bpk_plan_place(&plan, true, &diag), 0);
+        HOLDS(plan.keeps_data);
+        ck_assert_int_eq(bpk_writer_write(&plan, fd, true, NULL, NULL, &diag), 0);
+        struct bpk_pack *written;
+        ck_assert_int_eq(bpk_pack_open(path, NULL, &written, &diag), 0);
+        if (plan.cbor_size < written->header.metadata_size)
+            padded++;
+        if (plan.cbor_size < written->header.metadata_size ||
+            (BPK_HEADER_SIZE + plan.cbor_size) % BPK_ALIGNMENT != 0)
+            ck_assert_int_eq(written->layout, BPK_LAYOUT_ALIGNED);
+        bpk_pack_unref(written);
+        close(fd);
+        unlink(path);
+        bpk_plan_clear(&plan);
+    }
+    HOLDS(padded > 0);
+    bpk_pack_unref(base);
+    spec_clear(&spec);
+}
+
 /* Counts what is reported; of the third number on it ends the work with the second. */
 static int count(void *context, uint64_t done, uint64_t total) {
     uint64_t *last = context;
@@ -416,6 +454,7 @@ int main(void) {
     Suite *suite = suite_create("writer");
     TCase *tc = suite_case(suite, "unedited");
     tcase_add_test(tc, an_unedited_pack_is_written_as_it_was);
+    tcase_add_test(tc, kept_data_is_not_taken_for_the_old_layout);
     tcase_add_test(tc, progress_is_told);
     tc = suite_case(suite, "runs");
     tcase_add_test(tc, runs_and_zeros_become_a_tensor);
