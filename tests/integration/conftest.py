@@ -168,16 +168,32 @@ os._exit(os.waitstatus_to_exitcode(status) % 256)
 """
 
 
+def whereabouts(pid):
+    """What each thread of a process waits for, and who traces it: all that can be said of one that hangs."""
+    found = []
+    for task in sorted(pathlib.Path(f"/proc/{pid}/task").glob("*")):
+        for name in ("status", "wchan", "syscall", "stack"):
+            try:
+                text = (task / name).read_text(encoding="utf-8", errors="replace")
+            except OSError as error:
+                text = str(error)
+            if name == "status":
+                text = ", ".join(re.findall(r"^(?:Name|State|TracerPid|SigPnd|ShdPnd):.*", text, re.MULTILINE))
+            found.append(f"{task.name} {name}: {text.strip()}")
+    return "\n".join(found)
+
+
 def reap(process, patience=PATIENCE):
     """The exit status of a Popen. One that hangs is killed, with its own session if it has one: a failure."""
     try:
         return process.wait(patience)
     except subprocess.TimeoutExpired:
+        threads = whereabouts(process.pid)
         if os.getsid(process.pid) == process.pid:
             os.killpg(process.pid, signal.SIGKILL)
         process.kill()
         process.wait()
-        return pytest.fail(f"{process.args} did not end within {patience} s")
+        return pytest.fail(f"{process.args} did not end within {patience} s:\n{threads}")
 
 
 def run(*command, measure=False, patience=PATIENCE, **options):

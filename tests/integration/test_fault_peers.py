@@ -232,7 +232,8 @@ def test_unmount_during_a_commit(folder):
             time.sleep(0.2)
             subprocess.run(["umount", "-l", mount.path], check=True)
             committer.join(20)
-        assert mount.wait() == 0, mount.read_log()
+            # Within: strace, when it lets go, can lose the signal that ends a thread of libfuse's.
+            assert mount.wait() == 0, mount.read_log()
     assert bpkedit.book(pack).metadata["k"] == "another value" and crash.debris(pack) == []
 
 
