@@ -7,6 +7,8 @@
 #include "view/json_load.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #define METADATA_KEY "__metadata__"
@@ -17,6 +19,12 @@ static int refuse(struct bpk_diag *diag, struct bpk_str name, const char *why) {
     return bpk_diag_set(diag, -EINVAL, BPK_NO_OFFSET, "the tensor \"%s\" %s",
                         bpk_json_show(name, shown), why);
 }
+
+/* The entries of a file in another order. */
+struct sorted {
+    struct bpk_safetensors_entry **entries;
+    size_t count;
+};
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
@@ -108,9 +116,41 @@ static int take_tensors(json_t *root, uint64_t data_size, struct bpk_safetensors
     return 0;
 }
 
+static int compare_places(const void *a, const void *b) {
+    const struct bpk_safetensors_entry *x = *(const struct bpk_safetensors_entry *const *)a;
+    const struct bpk_safetensors_entry *y = *(const struct bpk_safetensors_entry *const *)b;
+    if (x->start != y->start)
+        return x->start < y->start ? -1 : 1;
+    return (x->end > y->end) - (x->end < y->end);
+}
+
+/* As the format has it, each byte of the data is one tensor's. */
+static int check_places(const struct sorted *sorted, uint64_t data_size, struct bpk_diag *diag) {
+    uint64_t end = 0;
+    if (sorted->count > 0)
+        qsort(sorted->entries, sorted->count, sizeof(*sorted->entries), compare_places);
+    for (size_t i = 0; i < sorted->count; i++) {
+        const struct bpk_safetensors_entry *entry = sorted->entries[i];
+        struct bpk_str name = {entry->name, entry->name_len};
+        char why[100];
+        (void)snprintf(why, sizeof(why),
+                       entry->start < end ? "starts at byte %" PRIu64 ", inside another tensor"
+                                          : "starts at byte %" PRIu64 ", after bytes of no tensor",
+                       entry->start);
+        if (entry->start != end)
+            return refuse(diag, name, why);
+        end = entry->end;
+    }
+    if (end != data_size)
+        return bpk_diag_set(diag, -EINVAL, BPK_NO_OFFSET,
+                            "%" PRIu64 " byte%s after the last tensor", data_size - end,
+                            data_size - end == 1 ? " comes" : "s come");
+    return 0;
+}
+
 /* ---- what is kept in words ------------------------------------------------------------------- */
 
-static int compare_entries(const void *a, const void *b) {
+static int compare_names(const void *a, const void *b) {
     const struct bpk_safetensors_entry *const *x = a;
     const struct bpk_safetensors_entry *const *y = b;
     size_t len = (*x)->name_len < (*y)->name_len ? (*x)->name_len : (*y)->name_len;
@@ -119,12 +159,6 @@ static int compare_entries(const void *a, const void *b) {
                       : ((*x)->name_len > (*y)->name_len) - ((*x)->name_len < (*y)->name_len);
 }
 
-/* Entries by their names. */
-struct sorted {
-    struct bpk_safetensors_entry **entries;
-    size_t count;
-};
-
 /* "qfloat:NAME": whether it is what the tensor NAME, a list of bytes, was. */
 static bool take_qfloat(const struct sorted *sorted, const char *name, struct bpk_str text) {
     struct bpk_safetensors_entry wanted = {.name = (char *)(uintptr_t)name,
@@ -132,7 +166,7 @@ static bool take_qfloat(const struct sorted *sorted, const char *name, struct bp
     const struct bpk_safetensors_entry *key = &wanted;
     struct bpk_descriptor descriptor;
     struct bpk_safetensors_entry **found =
-        bsearch(&key, sorted->entries, sorted->count, sizeof(key), compare_entries);
+        bsearch(&key, sorted->entries, sorted->count, sizeof(key), compare_names);
     if (!found || (*found)->descriptor.dtype.kind != BPK_U8 || (*found)->descriptor.rank != 1 ||
         bpk_sidecar_parse(text, &descriptor, NULL) != BPK_TEXT_GOOD)
         return false;
@@ -195,21 +229,32 @@ static int take_words(json_t *metadata, const struct sorted *sorted,
     return verdict == BPK_TEXT_GOOD ? 0 : verdict == BPK_TEXT_NO_MEMORY ? -ENOMEM : -EINVAL;
 }
 
-static int take_metadata(json_t *root, struct bpk_safetensors_file *file, struct bpk_diag *diag) {
+static int take_metadata(json_t *root, const struct sorted *sorted,
+                         struct bpk_safetensors_file *file, struct bpk_diag *diag) {
     json_t *metadata = json_object_get(root, METADATA_KEY);
     if (!metadata || json_is_null(metadata))
         return 0;
     if (!json_is_object(metadata))
         return bpk_diag_set(diag, -EINVAL, BPK_NO_OFFSET, METADATA_KEY " is no object");
+    if (sorted->count > 0)
+        qsort(sorted->entries, sorted->count, sizeof(*sorted->entries), compare_names);
+    return take_words(metadata, sorted, file, diag);
+}
+
+static int take_file(json_t *root, uint64_t data_size, struct bpk_safetensors_file *file,
+                     struct bpk_diag *diag) {
+    int r = take_tensors(root, data_size, file, diag);
+    if (r < 0)
+        return r;
     struct sorted sorted = {calloc(file->count + 1, sizeof(struct bpk_safetensors_entry *)),
                             file->count};
     if (!sorted.entries)
         return -ENOMEM;
     for (size_t i = 0; i < file->count; i++)
         sorted.entries[i] = &file->entries[i];
-    if (file->count > 0)
-        qsort(sorted.entries, file->count, sizeof(*sorted.entries), compare_entries);
-    int r = take_words(metadata, &sorted, file, diag);
+    r = check_places(&sorted, data_size, diag);
+    if (r == 0)
+        r = take_metadata(root, &sorted, file, diag);
     free(sorted.entries);
     return r;
 }
@@ -221,9 +266,7 @@ int bpk_safetensors_parse(struct bpk_str header, uint64_t data_size,
     enum bpk_text_verdict verdict = bpk_json_open(&source);
     int r = verdict == BPK_TEXT_GOOD ? 0 : verdict == BPK_TEXT_NO_MEMORY ? -ENOMEM : -EINVAL;
     if (r == 0)
-        r = take_tensors(source.root, data_size, &file, diag);
-    if (r == 0)
-        r = take_metadata(source.root, &file, diag);
+        r = take_file(source.root, data_size, &file, diag);
     bpk_json_close(&source);
     if (r == 0)
         *ret_file = file;

@@ -122,6 +122,11 @@ REFUSALS = [
     (wrap({"a": info("U8", [2], 2, 0)}, b"12"), "beyond the file's end, or that are no range"),
     (wrap({"a": info("U16", [2], 0, 2)}, b"12"), "another length than its shape and dtype need"),
     (wrap({"a": info("U8", [1 << 62, 4], 0, 0)}), "another length than its shape and dtype need"),
+    (wrap({"a": info("U8", [1], 0, 1)}, b"12"), "1 byte comes after the last tensor"),
+    (wrap({}, b"12"), "2 bytes come after the last tensor"),
+    (wrap({"a": info("U8", [1], 1, 2)}, b"12"), '"a" starts at byte 1, after bytes of no tensor'),
+    (wrap({"a": info("U8", [2], 0, 2), "b": info("U8", [2], 1, 3)}, b"123"), '"b" starts at byte 1, inside another'),
+    (wrap({"a": info("U8", [1], 0, 1), "b": info("U8", [1], 2, 3)}, b"123"), '"b" starts at byte 2, after bytes of no'),
     (wrap({"__metadata__": 5}), "__metadata__ is no object"),
     (wrap({"__metadata__": {"a": 5}}), 'the value of "a" must be a string'),
 ]
