@@ -51,3 +51,9 @@ bool bpk_cli_claim(const char *path, int *ret_fd) {
     *ret_fd = bpk_steal_fd(&fd);
     return true;
 }
+
+void bpk_cli_tell_unmade(const char *path, int r, const char *sentence) {
+    struct stat there;
+    bool is_replaced = r == -EEXIST && stat(path, &there) == 0 && S_ISREG(there.st_mode);
+    bpk_cli_error(path, is_replaced ? "%s; '--force' replaces it" : "%s", sentence);
+}

@@ -12,6 +12,10 @@ bool bpk_cli_has_edits(const char *path);
  * edits beside it. */
 bool bpk_cli_claim(const char *path, int *ret_fd);
 
+/* Says why a file could not be made or replaced: `r` and its sentence. That '--force' replaces what
+ * is there is added where it does. */
+void bpk_cli_tell_unmade(const char *path, int r, const char *sentence);
+
 /* "it is mounted ...", with the ways out. */
 void bpk_cli_tell_busy(const char *path);
 

@@ -85,7 +85,7 @@ static bool copy_to_file(struct job *job, const char *out, bool force) {
     }
     int r = bpk_atomic_begin(out, replaces ? &old : NULL, &file, &diag);
     if (r < 0) {
-        bpk_cli_error(out, r == -EEXIST ? "%s; '--force' replaces it" : "%s", diag.sentence);
+        bpk_cli_tell_unmade(out, r, diag.sentence);
         return false;
     }
     job->fd = file.fd;

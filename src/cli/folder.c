@@ -145,15 +145,14 @@ static bool take_tensor(struct bpk_cli_newpack *pack, const char *name) {
     (void)snprintf(sidecar, sizeof(sidecar), "%s.json", file);
     int r = bpk_cli_newpack_open(pack, file, &fd, &tensor->stat);
     if (r < 0)
-        return bpk_cli_folder_error(pack->from, file,
-                                    r == -EINVAL ? "is no regular file" : strerror(-r));
+        return bpk_cli_folder_error(pack->from, file, bpk_cli_newpack_reason(r));
     tensor->file = strdup(file);
     tensor->size = (uint64_t)tensor->stat.st_size;
     if (!tensor->file)
         return bpk_cli_folder_error(pack->from, file, "out of memory");
     r = bpk_cli_read_text(pack, sidecar, &text);
     if (r < 0)
-        return bpk_cli_folder_error(pack->from, sidecar, strerror(-r));
+        return bpk_cli_folder_error(pack->from, sidecar, bpk_cli_newpack_reason(r));
     const struct bpk_str json = {text.text, text.len};
     if (bpk_sidecar_parse(json, &tensor->descriptor, &diag) != BPK_TEXT_GOOD ||
         bpk_sidecar_origin_parse(json, &origin, &diag) != BPK_TEXT_GOOD)

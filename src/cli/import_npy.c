@@ -117,7 +117,7 @@ static bool take_file(struct bpk_cli_newpack *pack, const char *file, const char
         return false;
     int r = bpk_cli_newpack_open(pack, file, &fd, &tensor->stat);
     if (r < 0)
-        return bpk_cli_folder_error(pack->from, file, strerror(-r));
+        return bpk_cli_folder_error(pack->from, file, bpk_cli_newpack_reason(r));
     if (!read_header(pack, file, fd, (uint64_t)tensor->stat.st_size, &npy))
         return false;
     tensor->file = strdup(file);

@@ -72,7 +72,7 @@ bool bpk_cli_import_safetensors(const char *path, struct bpk_cli_newpack *pack) 
     pack->folder = AT_FDCWD;
     int r = bpk_cli_newpack_open(pack, path, &fd, &attr);
     if (r < 0) {
-        bpk_cli_error(path, "cannot read: %s", strerror(-r));
+        bpk_cli_error(path, "cannot read: %s", bpk_cli_newpack_reason(r));
         return false;
     }
     if (!read_header(path, fd, (uint64_t)attr.st_size, &header, &size))

@@ -54,6 +54,10 @@ int bpk_cli_newpack_open(const struct bpk_cli_newpack *pack, const char *file, i
     return 0;
 }
 
+const char *bpk_cli_newpack_reason(int r) {
+    return r == -EINVAL ? "it is no regular file" : strerror(-r);
+}
+
 /* ---- the tensors' bytes ---------------------------------------------------------------------- */
 
 struct source {
@@ -185,8 +189,7 @@ static bool replace(struct bpk_cli_newpack *pack, struct bpk_plan *plan, const c
         close(pack->open);
     pack->opened = NULL;
     if (r < 0)
-        bpk_cli_error(path, r == -EEXIST && old_fd <= 0 ? "%s; '--force' replaces it" : "%s",
-                      diag.sentence);
+        bpk_cli_tell_unmade(path, r, diag.sentence);
     return r == 0;
 }
 

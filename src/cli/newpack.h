@@ -44,6 +44,9 @@ struct bpk_cli_new_tensor *bpk_cli_newpack_add(struct bpk_cli_newpack *pack);
 int bpk_cli_newpack_open(const struct bpk_cli_newpack *pack, const char *file, int *ret_fd,
                          struct stat *ret_stat);
 
+/* What is wrong with a file that could not be opened; `r` is the above function's. */
+const char *bpk_cli_newpack_reason(int r);
+
 /* Puts the tensors in order and writes the pack to `path`, whole or not at all. Replaces what is
  * there only with `force`, and no pack that somebody edits. False with a message. */
 bool bpk_cli_newpack_write(struct bpk_cli_newpack *pack, const char *path, bool force);

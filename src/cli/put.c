@@ -81,16 +81,32 @@ static bool write_all(struct put *put, const struct bpk_place *place, uint64_t m
 
 /* ---- raw bytes ------------------------------------------------------------------------------- */
 
-/* "64x3", "64,3", "scalar" and "[64, 3]" as JSON. */
-static void out_shape(struct bpk_outbuf *out, const char *text) {
+static const char too_large[] = "a tensor of that shape is too large";
+
+/* "64x3", "64,3", "scalar" and "[64, 3]" as JSON. NULL, or what is wrong with it. */
+static const char *out_shape(struct bpk_outbuf *out, const char *text) {
+    static const char no_shape[] = "this is no shape; '64x3', '64' and 'scalar' are";
+    bool is_scalar = strcmp(text, "scalar") == 0;
     if (text[0] == '[') {
         bpk_out_str(out, text);
-        return;
+        return NULL;
     }
     bpk_out_str(out, "[");
-    for (const char *p = strcmp(text, "scalar") == 0 ? "" : text; *p; p++)
-        bpk_out(out, *p == 'x' ? "," : p, 1);
+    while (!is_scalar && *text) {
+        char *end;
+        errno = 0;
+        unsigned long long dim = strtoull(text, &end, 10);
+        if (*text < '0' || *text > '9' || (*end != '\0' && (*end != 'x' && *end != ',')) ||
+            (*end != '\0' && end[1] == '\0'))
+            return no_shape;
+        if (errno == ERANGE || dim > INT64_MAX)
+            return too_large;
+        bpk_json_u64(out, dim);
+        bpk_out_str(out, *end == '\0' ? "" : ",");
+        text = *end == '\0' ? end : end + 1;
+    }
     bpk_out_str(out, "]");
+    return NULL;
 }
 
 static void out_old_shape(struct bpk_outbuf *out, const struct put *put) {
@@ -124,9 +140,10 @@ static bool compose_sidecar(const struct put *put, const char *dtype, const char
     else
         bpk_json_cstring(out, dtype);
     bpk_out_str(out, ", \"shape\": ");
-    if (shape)
-        out_shape(out, shape);
-    else
+    const char *fault = shape ? out_shape(out, shape) : NULL;
+    if (fault)
+        return bpk_cli_argument_fault(path, "--shape", fault);
+    if (!shape)
         out_old_shape(out, put);
     if (old.has_param_id) {
         bpk_out_str(out, ", \"param_id\": ");
@@ -141,7 +158,7 @@ static bool compose_sidecar(const struct put *put, const char *dtype, const char
         if (descriptor.dtype.kind == BPK_QFLOAT)
             *ret_bytes = UINT64_MAX;
         else if (!fits)
-            bpk_diag_set(&diag, -EINVAL, BPK_NO_OFFSET, "a tensor of that shape is too large");
+            bpk_diag_set(&diag, -EINVAL, BPK_NO_OFFSET, "%s", too_large);
         bool good = fits || descriptor.dtype.kind == BPK_QFLOAT;
         bpk_descriptor_clear(&descriptor);
         if (good)
@@ -251,7 +268,15 @@ static bool put_data(struct put *put, const char *name, const char *dtype, const
         return unreadable(put, -errno);
     if (!fill(put))
         return false;
-    return !dtype && !shape && is_npy(put) ? put_array(put) : put_raw(put, dtype, shape);
+    if (dtype || shape)
+        return put_raw(put, dtype, shape);
+    size_t len = strlen(put->data);
+    if (!is_npy(put) && len > 4 && strcmp(put->data + len - 4, ".npy") == 0) {
+        bpk_cli_error(put->data, "it does not begin as a .npy file does; with '--dtype' or "
+                                 "'--shape' it is taken as raw bytes");
+        return false;
+    }
+    return is_npy(put) ? put_array(put) : put_raw(put, NULL, NULL);
 }
 
 static int run(int argc, char **argv) {

@@ -96,8 +96,11 @@ static int check_free(int folder, const char *name, struct bpk_diag *diag) {
     struct stat attr;
     if (fstatat(folder, name, &attr, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) < 0)
         return errno == ENOENT ? 0 : fail(diag, -errno, "cannot look at the new file");
-    return bpk_diag_set(diag, -EEXIST, BPK_NO_OFFSET, "there is a %s of that name already",
-                        S_ISDIR(attr.st_mode) ? "folder" : "file");
+    /* A link that leads to something was followed before. */
+    return bpk_diag_set(diag, -EEXIST, BPK_NO_OFFSET, "there is a %s already",
+                        S_ISDIR(attr.st_mode)   ? "folder of that name"
+                        : S_ISLNK(attr.st_mode) ? "link of that name, which leads nowhere,"
+                                                : "file of that name");
 }
 
 int bpk_atomic_begin_at(int folder, const char *name, const struct stat *old,
@@ -125,7 +128,7 @@ int bpk_atomic_begin(const char *path, const struct stat *old, struct bpk_atomic
     _cleanup_free_ char *name = NULL;
     int r = bpk_open_folder(path, &folder, &name);
     if (r < 0)
-        return fail(diag, r, "cannot open the folder");
+        return fail(diag, r, r == -ENAMETOOLONG ? "cannot make it" : "cannot open the folder");
     return bpk_atomic_begin_at(folder, name, old, ret_file, diag);
 }
 

@@ -208,7 +208,7 @@ void bpk_plan_sort_maps(struct bpk_plan *plan) {
 static int duplicate_name(struct bpk_diag *diag, const char *what, struct bpk_str name) {
     char shown[100];
     bpk_text_escape(name.bytes, name.len, shown, sizeof(shown));
-    return bpk_diag_set(diag, -EEXIST, BPK_NO_OFFSET, "two %s are named '%s'", what, shown);
+    return bpk_diag_set(diag, -EINVAL, BPK_NO_OFFSET, "two %s are named '%s'", what, shown);
 }
 
 static int out_tensors(struct bpk_outbuf *out, const struct bpk_plan *plan, struct bpk_diag *diag) {

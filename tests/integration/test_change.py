@@ -268,6 +268,9 @@ def test_put_large(folder, pack, check):
     check(lambda want: want.add("large", "U8", [len(data)], data))
 
 
+NO_SHAPES = ["4x", "4,", "x4", "4xx3", "-4", "+4", " 4", "4 x4", "a", "4.5", "0x4g", "scalar,", "4]"]
+
+
 @pytest.mark.parametrize(
     "data, arguments, sentence",
     [
@@ -278,8 +281,8 @@ def test_put_large(folder, pack, check):
         (b"1234", ["new", "--dtype", "U8", "--shape", "99999999999x9999999999"], "of that shape is too large"),
         (b"1234", ["text"], "has 4 bytes, but shape [640] of U8 needs 640"),
         (b"1234", ["text", "--dtype", "F33"], "'--dtype': unknown dtype \"F33\"\n"),
-        (b"1234", ["text", "--shape", "4x"], "'--shape': "),
-        (b"1234", ["text", "--shape", "-4"], "'--shape': "),
+        *((b"1234", ["text", "--shape", shape], "'--shape': this is no shape") for shape in NO_SHAPES),
+        *((b"1234", ["text", "--shape", f"2x{2**bits}"], "of that shape is too large") for bits in (63, 64, 99)),
         (b"1234", ["text", "--shape", ""], "'--shape': it is empty"),
         (b"1234", ["", "--dtype", "U8", "--shape", "4"], "the empty name is written as '%'"),
         (b"1234", ["x~.old", "--dtype", "U8", "--shape", "4"], "editors' files and backups"),
@@ -293,6 +296,14 @@ def test_put_large(folder, pack, check):
 def test_put_refuses(folder, pack, data, arguments, sentence):
     (folder / "data").write_bytes(data)
     assert sentence in refused(pack, "put", pack, arguments[0], folder / "data", *arguments[1:])
+
+
+@pytest.mark.parametrize("data", [b"", npy(np.arange(3))[:5], b"1234"])
+@pytest.mark.parametrize("name", ["text", "new"])
+def test_put_of_what_is_called_npy(folder, pack, name, data):
+    """And is none: a download that failed, for one."""
+    (folder / "a.npy").write_bytes(data)
+    assert "a.npy: it does not begin as a .npy file does" in refused(pack, "put", pack, name, folder / "a.npy")
 
 
 @pytest.mark.parametrize("name", ["text", "new"])

@@ -88,3 +88,59 @@ def test_a_second_writable_mount_is_refused_in_one_line(pack):
         assert result.status == 1
         said = f"bpkfs: {pack}: it is mounted for writing at {mount.path}; '-o ro' mounts it for reading\n"
         assert result.err == said
+
+
+MAKERS = [["pack", "files"], ["import", "--safetensors", "a.safetensors"], ["export", "--safetensors", "model.bpk"]]
+
+
+def placed(folder):
+    """Paths at which no new file can be made, with what is said of them without and with --force."""
+    (folder / "here.bpk").write_bytes(b"here")
+    (folder / "link").symlink_to("here.bpk")
+    (folder / "dangling").symlink_to("nowhere")
+    (folder / "sub").mkdir()
+    os.mkfifo(folder / "fifo")
+    is_there, leads_nowhere = "there is a file of that name already", "which leads nowhere"
+    return {
+        "here.bpk": (f"{is_there}; '--force' replaces it", None),
+        "link": (f"{is_there}; '--force' replaces it", None),
+        "dangling": (leads_nowhere, leads_nowhere),
+        "sub": ("there is a folder of that name already", "it is no regular file"),
+        "fifo": (is_there, "it is no regular file"),
+        "nowhere/x": ("cannot open the folder: No such file or directory",) * 2,
+        "here.bpk/x": ("Not a directory",) * 2,
+        "x" * 300: ("File name too long",) * 2,
+    }
+
+
+@pytest.mark.parametrize("maker", MAKERS, ids=lambda maker: maker[0])
+def test_where_no_new_file_can_be_made(folder, pack, maker):
+    """--force is named where it helps, and there alone."""
+    assert run_bpk("unpack", pack, folder / "files").status == 0
+    assert run_bpk("export", "--safetensors", pack, folder / "a.safetensors").status == 0
+    command = [word if word in (maker[0], "--safetensors") else folder / word for word in maker]
+    for name, said in placed(folder).items():
+        for sentence, options in zip(said, ([], ["--force"])):
+            if not sentence:
+                continue
+            result = run_bpk(*command[:1], *options, *command[1:], folder / name)
+            assert result.status == 1 and result.err.startswith(f"bpk: {folder / name}: "), result.err
+            assert result.err.count("\n") == 1 and sentence in result.err, result.err
+            assert ("--force" in result.err) == ("--force" in sentence)
+    assert (folder / "here.bpk").read_bytes() == b"here" and (folder / "dangling").is_symlink()
+    assert not [path for path in folder.iterdir() if path.name.startswith(".")]
+
+
+def test_import_of_what_is_no_file(folder):
+    (folder / "arrays").mkdir()
+    os.mkfifo(folder / "arrays/a.npy")
+    os.mkfifo(folder / "pipe")
+    for arguments, path, said in (
+        (["--npy", folder / "arrays"], folder / "arrays/a.npy", "it is no regular file"),
+        (["--safetensors", folder / "pipe"], folder / "pipe", "cannot read: it is no regular file"),
+        (["--safetensors", folder / "arrays"], folder / "arrays", "cannot read: Is a directory"),
+        (["--npy", folder / "pipe"], folder / "pipe", "cannot read: Not a directory"),
+    ):
+        result = run_bpk("import", *arguments, folder / "out.bpk")
+        assert (result.status, result.err) == (1, f"bpk: {path}: {said}\n")
+    assert not (folder / "out.bpk").exists()

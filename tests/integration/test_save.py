@@ -79,7 +79,7 @@ def test_refusals(mount, folder, packs):
     before = {path: sorted(os.listdir(path)) for path in (folder, packs, edits, folder / "sub")}
     for to, reason in {
         folder / "here.bpk": "there is a file of that name already",
-        folder / "dangling": "there is a file of that name already",
+        folder / "dangling": "there is a link of that name, which leads nowhere, already",
         folder / "sub": "there is a folder of that name already",
         "/": "there is a folder of that name already",
         packs / "model.bpk": "there is a file of that name already",

@@ -294,7 +294,7 @@ def test_no_tensors_folder(folder, unpacked):
 def test_special_files(folder, unpacked):
     (unpacked / "tensors/text").unlink()
     os.mkfifo(unpacked / "tensors/text")
-    assert refused("pack", unpacked, folder / "made.bpk").endswith("tensors/text: is no regular file")
+    assert refused("pack", unpacked, folder / "made.bpk").endswith("tensors/text: it is no regular file")
     (unpacked / "tensors/text").unlink()
     (unpacked / "tensors/text").mkdir()
     assert refused("pack", unpacked, folder / "made.bpk").endswith("tensors/text: Is a directory")

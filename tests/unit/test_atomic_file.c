@@ -354,7 +354,7 @@ START_TEST(an_existing_file_is_not_replaced_unasked) {
     check_file(path, "old");
     ck_assert_int_eq(unlink(path), 0);
     ck_assert_int_eq(symlink("nowhere", path), 0);
-    check_refused("there is a file of that name already");
+    check_refused("there is a link of that name, which leads nowhere, already");
     ck_assert_int_eq(unlink(path), 0);
     ck_assert_int_eq(mkdir(path, 0700), 0);
     check_refused("there is a folder of that name already");
