@@ -174,24 +174,25 @@ static bool ask(void *edits, uint64_t *ret_done, uint64_t *ret_total) {
     return bpk_edits_progress(edits, ret_done, ret_total);
 }
 
-static bool commit(struct bpk_cli_change *change) {
-    struct bpk_commit_result result;
+bool bpk_cli_commit(struct bpk_edits *edits, const char *path, enum bpk_commit_mode mode,
+                    struct bpk_commit_result *ret_result) {
     struct bpk_diag diag = {.sentence = ""};
-    struct bpk_cli_progress progress = {.ask = ask, .context = change->edits, .what = "committing"};
+    struct bpk_cli_progress progress = {.ask = ask, .context = edits, .what = "committing"};
     _cleanup_outbuf_ struct bpk_outbuf said = {0};
     const struct bpk_remarks remarks = {bpk_remarks_collect, &said};
     bpk_cli_progress_begin(&progress);
-    int r = bpk_edits_commit(change->edits, BPK_COMMIT_ALL, &remarks, &result, &diag);
+    int r = bpk_edits_commit(edits, mode, &remarks, ret_result, &diag);
     bpk_cli_progress_end(&progress);
-    (void)bpk_cli_lines(change->pack.path, &said);
+    (void)bpk_cli_lines(path, &said);
     if (r < 0)
-        bpk_cli_error(change->pack.path, "%s", diag.sentence);
+        bpk_cli_error(path, "%s", diag.sentence);
     return r == 0;
 }
 
 int bpk_cli_change_end(struct bpk_cli_change *change, bool good) {
+    struct bpk_commit_result result;
     if (good && change->touched)
-        good = commit(change);
+        good = bpk_cli_commit(change->edits, change->pack.path, BPK_COMMIT_ALL, &result);
     if (!good && change->touched)
         (void)bpk_edits_discard(change->edits, NULL, NULL);
     bpk_edits_close(change->edits);

@@ -41,6 +41,10 @@ bool bpk_cli_change_new_name(const struct bpk_cli_change *change, const char *ar
 /* Commits if `good` and something was touched, drops everything else, closes. The exit status. */
 int bpk_cli_change_end(struct bpk_cli_change *change, bool good);
 
+/* Commits, with its progress and with what it has to say. False with a message. */
+bool bpk_cli_commit(struct bpk_edits *edits, const char *path, enum bpk_commit_mode mode,
+                    struct bpk_commit_result *ret_result);
+
 /* Prints what a reader of JSON says of a text that was made of an argument. Returns false. */
 bool bpk_cli_argument_fault(const char *path, const char *argument, const char *sentence);
 

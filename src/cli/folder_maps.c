@@ -67,7 +67,7 @@ static bool take_value(struct bpk_cli_newpack *pack, const char *name, bool has_
                                     "the key is not in metadata.json: remove one of them");
     int r = bpk_cli_read_text(pack, file, &text);
     if (r < 0)
-        return bpk_cli_folder_error(pack->from, file, strerror(-r));
+        return bpk_cli_folder_error(pack->from, file, bpk_cli_newpack_reason(r));
     struct bpk_str value = {text.text ? text.text : "", text.len};
     if (value.len > 0 && value.bytes[value.len - 1] == '\n')
         value.len--;
@@ -144,7 +144,8 @@ static bool read_map(const struct bpk_cli_newpack *pack, const char *file, struc
                      bool *ret_there) {
     int r = bpk_cli_read_text(pack, file, text);
     *ret_there = r != -ENOENT;
-    return r == 0 || r == -ENOENT || bpk_cli_folder_error(pack->from, file, strerror(-r));
+    return r == 0 || r == -ENOENT ||
+           bpk_cli_folder_error(pack->from, file, bpk_cli_newpack_reason(r));
 }
 
 bool bpk_cli_take_maps(struct bpk_cli_newpack *pack) {

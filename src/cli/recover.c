@@ -1,7 +1,6 @@
 /* bpk recover: the edits that a mount left beside a pack, without mounting it again. */
-#include "cli/cli.h"
+#include "cli/change.h"
 #include "cli/interrupt.h"
-#include "cli/progress.h"
 
 #include "edit/edits.h"
 #include "pack/text.h"
@@ -55,27 +54,12 @@ static int show(struct bpk_edits *edits, bool force) {
     return BPK_EXIT_OK;
 }
 
-static bool ask_edits(void *edits, uint64_t *ret_done, uint64_t *ret_total) {
-    return bpk_edits_progress(edits, ret_done, ret_total);
-}
-
 /* With force, what does not go with this pack stays, and is named. */
 static int commit(struct bpk_edits *edits, const char *path, bool force) {
     struct bpk_commit_result result;
-    struct bpk_diag diag = {.sentence = ""};
     struct counts counts = {0};
-    struct bpk_cli_progress progress = {.ask = ask_edits, .context = edits, .what = "committing"};
-    _cleanup_outbuf_ struct bpk_outbuf said = {0};
-    const struct bpk_remarks remarks = {bpk_remarks_collect, &said};
-    bpk_cli_progress_begin(&progress);
-    int r = bpk_edits_commit(edits, force ? BPK_COMMIT_VALID : BPK_COMMIT_ALL, &remarks, &result,
-                             &diag);
-    bpk_cli_progress_end(&progress);
-    (void)bpk_cli_lines(path, &said);
-    if (r < 0) {
-        bpk_cli_error(path, "%s", diag.sentence);
+    if (!bpk_cli_commit(edits, path, force ? BPK_COMMIT_VALID : BPK_COMMIT_ALL, &result))
         return BPK_EXIT_FAILED;
-    }
     if (result.kept == 0 && result.left_out == 0)
         return BPK_EXIT_OK;
     bpk_edits_list(edits, print_edit, &counts);

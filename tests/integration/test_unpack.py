@@ -291,13 +291,16 @@ def test_no_tensors_folder(folder, unpacked):
     assert "cannot open: Not a directory" in refused("pack", folder / "model.bpk", folder / "made.bpk")
 
 
-def test_special_files(folder, unpacked):
-    (unpacked / "tensors/text").unlink()
-    os.mkfifo(unpacked / "tensors/text")
-    assert refused("pack", unpacked, folder / "made.bpk").endswith("tensors/text: it is no regular file")
-    (unpacked / "tensors/text").unlink()
-    (unpacked / "tensors/text").mkdir()
-    assert refused("pack", unpacked, folder / "made.bpk").endswith("tensors/text: Is a directory")
+@pytest.mark.parametrize("name", ["tensors/text", "tensors/text.json", "metadata.json", "scalars.json", "metadata/k"])
+def test_special_files(folder, unpacked, name):
+    file = unpacked / name
+    file.parent.mkdir(exist_ok=True)
+    file.unlink(missing_ok=True)
+    os.mkfifo(file)
+    assert refused("pack", unpacked, folder / "made.bpk").endswith(f"{name}: it is no regular file")
+    file.unlink()
+    file.mkdir()
+    assert refused("pack", unpacked, folder / "made.bpk").endswith(f"{name}: Is a directory")
 
 
 # --- The file that is there already ---
