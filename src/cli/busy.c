@@ -16,15 +16,11 @@ void bpk_cli_tell_busy(const char *path) {
                         "'bpk umount' that first");
 }
 
-bool bpk_cli_has_edits(const char *path) {
-    char real[PATH_MAX];
-    if (!realpath(path, real) || !bpk_store_is_there(real))
-        return false;
+void bpk_cli_tell_edits(const char *path) {
     bpk_cli_error(
         path, "edits are waiting beside it, of a mount or of a verb that was stopped; 'bpk recover "
               "--commit' writes them into it, 'bpk recover --discard' drops them, and a mount "
               "has them again");
-    return true;
 }
 
 bool bpk_cli_claim(const char *path, int *ret_fd) {
@@ -46,8 +42,11 @@ bool bpk_cli_claim(const char *path, int *ret_fd) {
         bpk_cli_tell_busy(path);
         return false;
     }
-    if (bpk_cli_has_edits(path))
+    char real[PATH_MAX];
+    if (realpath(path, real) && bpk_store_is_there(real)) {
+        bpk_cli_tell_edits(path);
         return false;
+    }
     *ret_fd = bpk_steal_fd(&fd);
     return true;
 }

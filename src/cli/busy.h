@@ -4,9 +4,6 @@
 
 #include <stdbool.h>
 
-/* Whether edits are waiting beside the pack; says so, with the ways out. */
-bool bpk_cli_has_edits(const char *path);
-
 /* Takes the lock of a file that is to be replaced: *ret_fd, which the caller closes, -1 if there
  * is none. False, with a message, if it is no file, is mounted for writing or being written, or has
  * edits beside it. */
@@ -16,7 +13,8 @@ bool bpk_cli_claim(const char *path, int *ret_fd);
  * is there is added where it does. */
 void bpk_cli_tell_unmade(const char *path, int r, const char *sentence);
 
-/* "it is mounted ...", with the ways out. */
+/* "edits are waiting ..." and "it is mounted ...", with the ways out. */
+void bpk_cli_tell_edits(const char *path);
 void bpk_cli_tell_busy(const char *path);
 
 #endif

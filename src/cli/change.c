@@ -7,10 +7,8 @@
 #include "pack/util.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 
 /* ---- numbers of files ------------------------------------------------------------------------ */
 
@@ -44,32 +42,20 @@ struct bpk_place bpk_cli_change_place(struct bpk_cli_change *change, enum bpk_fo
 
 /* ---- begin ----------------------------------------------------------------------------------- */
 
-static bool is_locked(const char *path) {
-    _cleanup_close_ int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
-}
-
 static bool open_edits(const char *path, struct bpk_cli_change *change) {
-    const struct bpk_edits_options how = {
-        .number_of = number_of, .number_context = change, .is_cancelled = bpk_cli_interrupted};
+    const struct bpk_edits_options how = {.refuse = true,
+                                          .number_of = number_of,
+                                          .number_context = change,
+                                          .is_cancelled = bpk_cli_interrupted};
     struct bpk_diag diag = {.sentence = "out of memory"};
-    size_t found = 0;
-    if (is_locked(path)) { /* the edits of a mount are no left-over ones */
-        bpk_cli_tell_busy(path);
-        return false;
-    }
-    if (bpk_cli_has_edits(path))
-        return false;
+    size_t found;
     int r = bpk_edits_open(path, change->pack.pack, &how, &change->edits, &found, &diag);
     if (r == -EBUSY)
         bpk_cli_tell_busy(path);
+    else if (r == -EEXIST)
+        bpk_cli_tell_edits(path);
     else if (r < 0)
         bpk_cli_error(path, "%s", diag.sentence);
-    if (r == 0 && found > 0) { /* they came since it was looked for them */
-        bpk_cli_error(path, "a mount left edits just now; 'bpk recover' shows them");
-        bpk_edits_close(change->edits);
-        return false;
-    }
     return r == 0;
 }
 

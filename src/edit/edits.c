@@ -147,6 +147,8 @@ int bpk_edits_open(const char *path, struct bpk_pack *pack, const struct bpk_edi
         bpk_diag_set(diag, r, BPK_NO_OFFSET, "cannot prepare for edits: %s", strerror(-r));
     if (r == 0)
         r = lock_pack(edits, diag);
+    if (r == 0 && options->refuse && bpk_store_is_there(edits->path))
+        r = bpk_diag_set(diag, -EEXIST, BPK_NO_OFFSET, "edits are waiting beside it");
     if (r == 0)
         r = read_back(edits, options, ret_recovered, diag);
     if (r < 0) {

@@ -39,6 +39,7 @@ typedef uint64_t bpk_number_fn(enum bpk_folder folder, const char *name, const v
 
 struct bpk_edits_options {
     bool discard;               /* drop what an earlier mount left */
+    bool refuse;                /* -EEXIST if it left anything */
     bool force;                 /* take edits of another version of the pack */
     bool ignore_owner;          /* the new pack may belong to somebody else than the old one */
     bool (*is_cancelled)(void); /* asked while a commit copies: true ends it. May be NULL */
@@ -50,7 +51,7 @@ struct bpk_edits_options {
 /* Takes the pack's lock, reads back what an earlier mount left, and is then ready for edits.
  * `path` leads to `pack`. *ret_recovered: how many names were found changed. -EBUSY: somebody else
  * has the pack; -EAGAIN: it was replaced since it was opened; -ESTALE: there are edits of another
- * version of it; `diag` says so. */
+ * version of it; -EEXIST, see `refuse`; `diag` says so. */
 int bpk_edits_open(const char *path, struct bpk_pack *pack, const struct bpk_edits_options *options,
                    struct bpk_edits **ret_edits, size_t *ret_recovered, struct bpk_diag *diag);
 
