@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 #include "cli/interrupt.h"
+#include "cli/live.h"
 
 #include "pack/text.h"
 #include "pack/util.h"
@@ -82,6 +83,8 @@ int bpk_cli_open(const char *path, const struct bpk_open_options *options,
     struct bpk_diag diag;
     struct bpk_cli_pack pack = {.path = path};
     int r = bpk_pack_open(path, options, &pack.pack, &diag);
+    if (r == -EISDIR && bpk_live_tell_pack(path))
+        return r;
     if (r < 0) {
         if (diag.offset == BPK_NO_OFFSET)
             bpk_cli_error(path, "%s", diag.sentence);

@@ -65,6 +65,19 @@ static void tell_of_mount(const char *mountpoint, int r) {
         bpk_cli_error(mountpoint, "cannot reach its daemon: %s", strerror(-r));
 }
 
+bool bpk_live_tell_pack(const char *folder) {
+    _cleanup_outbuf_ struct bpk_outbuf text = {0};
+    struct bpk_status status;
+    char shown[PATH_MAX];
+    if (read_status(folder, &status, &text) < 0)
+        return false;
+    bpk_text_make_utf8(status.pack);
+    bpk_cli_error(folder, "is a directory; the pack that is mounted there is %s",
+                  bpk_text_escape(status.pack, strlen(status.pack), shown, sizeof(shown)));
+    bpk_status_clear(&status);
+    return true;
+}
+
 int bpk_live_status(const char *mountpoint, struct bpk_status *ret_status,
                     struct bpk_outbuf *ret_text) {
     _cleanup_outbuf_ struct bpk_outbuf text = {0};

@@ -10,6 +10,9 @@
 int bpk_live_status(const char *mountpoint, struct bpk_status *ret_status,
                     struct bpk_outbuf *ret_text);
 
+/* Says of a folder, which is no pack, which pack is mounted on it, if one is: false if none is. */
+bool bpk_live_tell_pack(const char *folder);
+
 /* Sends a command, and prints what the mount says of it: why it failed, or what a commit mended and
  * dropped. 0 or a negative errno. */
 int bpk_live_command(const char *mountpoint, const char *command);

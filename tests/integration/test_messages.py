@@ -80,6 +80,17 @@ def test_what_is_no_mount(pack, verb):
         assert result.status == 1 and result.err.startswith(f"bpk: {path}: {said}"), result.err
 
 
+@pytest.mark.parametrize("words", [["info"], ["ls"], ["verify"], ["cat", "text"], ["set", "k=v"], ["rm", "text"]])
+def test_a_mount_where_a_pack_is_asked_for(pack, words):
+    with edit.edited(pack) as mount:
+        result = run_bpk(words[0], mount.path, *words[1:])
+        assert result.status == (2 if words == ["verify"] else 1)
+        said = f"bpk: {mount.path}: is a directory; the pack that is mounted there is {pack}\n"
+        assert (result.out, result.err) == (b"", said)
+        result = run_bpk(words[0], mount.tensors, *words[1:])
+        assert result.err == f"bpk: {mount.tensors}: is a directory, not a pack\n"
+
+
 def test_a_second_writable_mount_is_refused_in_one_line(pack):
     with edit.edited(pack) as mount:
         other = pack.parent / "other"
