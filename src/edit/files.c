@@ -173,6 +173,15 @@ bool bpk_state_exists(struct bpk_edits *edits, enum bpk_folder folder, const cha
     return entry ? entry->file != NULL : bpk_state_base_has(edits, folder, name);
 }
 
+bool bpk_state_is_part_of_pack(struct bpk_edits *edits, enum bpk_folder folder, const char *name) {
+    char decoded[BPK_FILE_NAME_BUF];
+    size_t len;
+    if (bpk_state_base_has(edits, folder, name) || bpk_state_is_text(edits, folder, name))
+        return true;
+    const struct bpk_stem *stem = folder == BPK_IN_TENSORS ? bpk_state_stem(edits, name) : NULL;
+    return stem && stem->now && bpk_rules_is_spelled_right(name, decoded, &len);
+}
+
 bool bpk_edits_is_as_in(struct bpk_edits *edits, const struct bpk_pack *pack, const char *name) {
     char stem[BPK_FILE_NAME_BUF];
     struct bpk_str part = {name, strlen(name)};

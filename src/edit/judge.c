@@ -94,7 +94,8 @@ int bpk_judge_parse_all(struct bpk_edits *edits) {
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* The file that was moved aside from this name while nothing took its place. */
+/* The file that was moved aside from this name while nothing took its place; it may have become
+ * another part of the pack since: a pending file that was given a sidecar. */
 struct bpk_file *bpk_judge_aside(struct bpk_edits *edits, enum bpk_folder folder,
                                  const char *name) {
     struct bpk_file *file;
@@ -103,7 +104,8 @@ struct bpk_file *bpk_judge_aside(struct bpk_edits *edits, enum bpk_folder folder
         return NULL;
     HASH_ITER(by_number, edits->files, file, next) {
         if (file->name && file->moved_from && file->moved_from_folder == folder &&
-            strcmp(file->moved_from, name) == 0)
+            strcmp(file->moved_from, name) == 0 &&
+            !bpk_state_is_part_of_pack(edits, file->folder, file->name))
             return file;
     }
     return NULL;
@@ -171,7 +173,7 @@ bool bpk_judge_is_scratch(const struct bpk_file *file) {
     if (file->target || bpk_rules_is_scratch(file->name))
         return true;
     return file->folder != BPK_IN_METADATA && !bpk_rules_is_backup(file->name) && file->content &&
-           file->content->size == 0;
+           file->content->size == 0 && !file->was_moved;
 }
 
 static enum bpk_judgement judge_plain_file(const struct bpk_file *file) {

@@ -9,8 +9,10 @@
 /* ---- what a name is -------------------------------------------------------------------------- */
 
 /* A name that can become part of the pack: not an editor's, not a backup's; what the base has is
- * always the base's. */
+ * always the base's. In tensors/ a descriptor goes along even to a name that no tensor can have. */
 static bool is_real(const struct bpk_edits *edits, enum bpk_folder folder, const char *name) {
+    if (folder == BPK_IN_ROOT || folder == BPK_IN_METADATA)
+        return bpk_state_is_text(edits, folder, name);
     if (bpk_state_base_has(edits, folder, name))
         return true;
     return !bpk_rules_is_scratch(name) && !bpk_rules_is_backup(name);
@@ -36,17 +38,12 @@ static bool stem_of(const char *sidecar, char out[BPK_FILE_NAME_BUF]) {
     return true;
 }
 
-static bool is_part_of_pack(struct bpk_edits *edits, enum bpk_folder folder, const char *name) {
-    if (bpk_state_base_has(edits, folder, name) || bpk_state_is_text(edits, folder, name))
-        return true;
-    const struct bpk_stem *stem = folder == BPK_IN_TENSORS ? bpk_state_stem(edits, name) : NULL;
-    return stem && stem->now;
-}
-
 /* ---- descriptors ----------------------------------------------------------------------------- */
 
 int bpk_state_reveal_sidecar(struct bpk_edits *edits, const char *name) {
     char sidecar[BPK_FILE_NAME_BUF + 8];
+    if (strlen(name) > BPK_FILE_NAME_MAX) /* no tensor's, and no room for the end of a sidecar's */
+        return 0;
     sidecar_of(name, sidecar);
     if (bpk_state_exists(edits, BPK_IN_TENSORS, sidecar)) {
         bpk_state_reset_text(edits, BPK_IN_TENSORS, sidecar);
@@ -367,19 +364,20 @@ static int carry_descriptor(struct bpk_edits *edits, struct bpk_file *file, cons
     return r;
 }
 
-/* Remembers the real name that the file had, when it is moved aside; a real name ends that. */
-static int note_aside(struct bpk_edits *edits, struct bpk_file *file, enum bpk_folder folder,
-                      const char *name) {
-    if (is_real(edits, folder, name)) {
+/* A file that was part of the pack as `from` and is no more remembers that name, until it is part
+ * of the pack again. */
+static int note_aside(struct bpk_edits *edits, struct bpk_file *file, const char *from,
+                      bool was_part, bool is_part) {
+    if (is_part) {
         free(file->moved_from);
         file->moved_from = NULL;
         return 0;
     }
-    if (file->moved_from || !is_part_of_pack(edits, file->folder, file->name))
+    if (file->moved_from || !was_part)
         return 0;
     /* Only the last one is put back: an older one is a backup like any other. */
-    forget_aside(edits, file->folder, file->name);
-    file->moved_from = strdup(file->name);
+    forget_aside(edits, file->folder, from);
+    file->moved_from = strdup(from);
     file->moved_from_folder = file->folder;
     edits->aside_count++;
     return file->moved_from ? 0 : -ENOMEM;
@@ -411,11 +409,12 @@ static int move(struct bpk_edits *edits, struct bpk_file *file, enum bpk_folder 
     _cleanup_free_ char *from = strdup(file->name);
     enum bpk_folder from_folder = file->folder;
     char *copy = strdup(name);
-    int r = from && copy ? note_aside(edits, file, folder, name) : -ENOMEM;
-    if (r == 0)
-        r = bpk_state_part_view(edits, file);
+    bool was_part = bpk_state_is_part_of_pack(edits, from_folder, file->name);
+    int r = from && copy ? bpk_state_part_view(edits, file) : -ENOMEM;
     if (r == 0)
         r = carry_descriptor(edits, file, from, folder, name);
+    if (r == 0)
+        r = note_aside(edits, file, from, was_part, bpk_state_is_part_of_pack(edits, folder, name));
     if (r == 0)
         r = replace_target(edits, folder, name);
     if (r == 0)
@@ -427,6 +426,7 @@ static int move(struct bpk_edits *edits, struct bpk_file *file, enum bpk_folder 
     free(file->name);
     file->name = copy;
     file->folder = folder;
+    file->was_moved = true;
     bpk_record_file(edits, file);
     return bpk_state_set_entry(edits, folder, name, file);
 }
@@ -443,7 +443,7 @@ static int check_rename(struct bpk_edits *edits, const struct bpk_place *from,
         return -EEXIST;
     if (from_folder == folder && strcmp(from_name, name) == 0)
         return 1;
-    if (folder != from_folder && is_part_of_pack(edits, from_folder, from_name))
+    if (folder != from_folder && bpk_state_is_part_of_pack(edits, from_folder, from_name))
         return -EXDEV;
     /* Its number is that of the view in whose place it comes. */
     if (from->number >= BPK_ARRAY_NUMBERS && !bpk_state_is_array(edits, folder, name))
@@ -461,7 +461,7 @@ static int rename_file(struct bpk_edits *edits, const struct bpk_place *from,
     int r = bpk_state_touch(edits, from, &file);
     if (r < 0)
         return r;
-    bool from_pack = is_part_of_pack(edits, file->folder, file->name);
+    bool from_pack = bpk_state_is_part_of_pack(edits, file->folder, file->name);
     bool key_moves = file->folder == BPK_IN_METADATA && from_pack && is_real(edits, folder, name);
     /* Under the new name the base does not have its bytes, and nothing composes its text. */
     if (!file->target && !file->content)

@@ -48,6 +48,7 @@ struct bpk_file {
      * are part of the pack again */
     bool has_param_id;
     uint64_t param_id;
+    bool was_moved; /* to its name, in this mount: even an empty one was meant to be there */
     /* of a text: what was written since it was last parsed, and how that went */
     bool unparsed;
     enum bpk_text_verdict verdict;
@@ -204,6 +205,8 @@ int bpk_state_touch(struct bpk_edits *edits, const struct bpk_place *place,
                     struct bpk_file **ret_file);
 bool bpk_state_base_has(const struct bpk_edits *edits, enum bpk_folder folder, const char *name);
 bool bpk_state_exists(struct bpk_edits *edits, enum bpk_folder folder, const char *name);
+/* Whether what is at that name, if it is good, goes into the pack: a text, or a tensor's bytes. */
+bool bpk_state_is_part_of_pack(struct bpk_edits *edits, enum bpk_folder folder, const char *name);
 void bpk_state_stale(struct bpk_edits *edits, uint64_t number);
 void bpk_state_stale_name(struct bpk_edits *edits, enum bpk_folder folder, const char *name);
 bool bpk_state_find_base(const struct bpk_edits *edits, const char *name, uint32_t *ret_index);

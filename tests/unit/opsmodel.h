@@ -129,10 +129,16 @@ static inline void lose_name(struct run *run, int file) {
         run->files[file].live = false;
 }
 
-/* Whether a file was moved aside from the name and is still there. */
+/* Whether what is at the name goes into the pack. */
+static inline bool is_part(const struct run *run, int name) {
+    return !is_backup(name) && (run->names[name].has_desc || run->names[name].in_base);
+}
+
+/* Whether a file was moved aside from the name, and is still there and nothing else. */
 static inline int aside_of(const struct run *run, int name) {
     for (int i = 0; i < FILES; i++)
-        if (run->files[i].live && run->files[i].name >= 0 && run->files[i].moved_from == name)
+        if (run->files[i].live && run->files[i].name >= 0 && run->files[i].moved_from == name &&
+            !is_part(run, run->files[i].name))
             return i;
     return -1;
 }

@@ -262,10 +262,7 @@ static void do_rename(struct run *run) {
     if (r < 0 || i == k)
         return;
     struct model_file *file = &run->files[moving];
-    if (!is_backup(k))
-        file->moved_from = -1;
-    else if (file->moved_from < 0 && !is_backup(i) && (from->has_desc || from->in_base))
-        file->moved_from = i;
+    bool was_part = is_part(run, i);
     if (!is_backup(i) && from->has_desc && !is_backup(k)) {
         to->has_desc = true;
         to->desc_len = from->desc_len;
@@ -276,6 +273,10 @@ static void do_rename(struct run *run) {
     } else if (!is_backup(k)) {
         adopt(to);
     }
+    if (is_part(run, k))
+        file->moved_from = -1;
+    else if (file->moved_from < 0 && was_part)
+        file->moved_from = i;
     if (to->file >= 0)
         lose_name(run, to->file);
     from->file = -1;
