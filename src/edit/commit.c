@@ -205,7 +205,8 @@ static int begin_commit(struct bpk_commit *commit, struct bpk_plan *ret_plan, bo
     }
     edits->committing = true;
     bool has_edits = bpk_state_has_edits(edits);
-    int r = has_edits ? bpk_record_begin(edits, 0) : 0;
+    /* Without any, what came and went may have left the folder. */
+    int r = has_edits ? bpk_record_begin(edits, 0) : bpk_state_compact(edits, true);
     if (r == 0 && has_edits) {
         r = bpk_commit_gather(commit, ret_plan, ret_something, diag);
         r = bpk_record_finish(edits, r);

@@ -51,11 +51,7 @@ static int add_base_tensor(struct bpk_commit *commit, uint32_t index) {
 
 /* A content that is a tensor of the base and nothing else, as after a rename. */
 static bool is_plain(const struct bpk_commit *commit, const struct bpk_content *content) {
-    if (content->pack != commit->base || content->own.count > 0)
-        return false;
-    struct bpk_tensor tensor;
-    bpk_pack_tensor(commit->base, content->index, &tensor);
-    return content->size == tensor.end - tensor.start && content->below_limit == content->size;
+    return content->pack == commit->base && bpk_same_bytes(content, commit->base, content->index);
 }
 
 static int add_edited(struct bpk_commit *commit, const char *stem,
@@ -308,7 +304,9 @@ static int gather_tensors(struct bpk_commit *commit, char *const *touched, size_
         r = bpk_judge_stem(edits, touched[i], &judged);
         if (r < 0)
             break;
-        if (judged.judgement == BPK_JUDGED_TENSOR)
+        if (bpk_same_tensor(&judged, commit->base))
+            r = add_base_tensor(commit, judged.index);
+        else if (judged.judgement == BPK_JUDGED_TENSOR)
             r = add_edited(commit, touched[i], &judged);
         bpk_desc_unref(judged.desc);
     }
@@ -472,28 +470,15 @@ static int make_plan(struct bpk_commit *commit, struct bpk_plan *ret_plan) {
     return 0;
 }
 
-static bool changes_metadata(const struct bpk_commit *commit) {
-    const struct bpk_override *override;
-    const struct bpk_override *next;
-    if (commit->edits->map_replaced || commit->empties_metadata)
-        return true;
-    HASH_ITER(hh, commit->edits->overrides, override, next) {
-        struct bpk_str key = {override->key, override->key_len};
-        if (!bpk_state_key_left_out(commit->edits, &commit->committed, key))
-            return true;
-    }
-    return false;
-}
-
 /* Whether the new pack would be another than the base: scratch, backups and pending files alone are
- * no reason to write. */
-static bool changes_pack(const struct bpk_commit *commit) {
-    const struct bpk_edits *edits = commit->edits;
+ * no reason to write, nor is what was undone. */
+static bool changes_pack(const struct bpk_commit *commit, const struct bpk_plan *plan) {
     unsigned left_out = commit->committed.leaves_maps_out;
-    bool scalars = edits->has_scalars || commit->empties_scalars;
-    if ((!(left_out & BPK_MAP_METADATA) && changes_metadata(commit)) ||
-        (scalars && !(left_out & BPK_MAP_SCALARS)) ||
-        commit->count != commit->base->meta.tensor_count)
+    const struct bpk_meta *base = &commit->base->meta;
+    if (!bpk_same_metadata(commit->base, plan->metadata, plan->metadata_count) ||
+        (commit->empties_scalars && plan->scalar_count != base->scalar_count) ||
+        (!(left_out & BPK_MAP_SCALARS) && !bpk_same_scalars(commit->edits)) ||
+        commit->count != base->tensor_count)
         return true;
     for (size_t i = 0; i < commit->count; i++)
         if (commit->items[i].desc || commit->items[i].content || commit->items[i].owned)
@@ -532,7 +517,7 @@ int bpk_commit_gather(struct bpk_commit *commit, struct bpk_plan *ret_plan, bool
                          commit->count, total);
     if (r == 0)
         r = make_plan(commit, ret_plan);
-    *ret_something = r == 0 && changes_pack(commit);
+    *ret_something = r == 0 && changes_pack(commit, ret_plan);
     if (commit->only_looks)
         return r;
     bpk_record_tick(edits);

@@ -57,6 +57,7 @@ bool bpk_judge_text(struct bpk_edits *edits, enum bpk_folder folder, const char 
     else
         (void)snprintf(out, size, "%s",
                        file->reason && file->reason[0] ? file->reason
+                       : file->content->size > 0       ? "is still being written"
                                                        : "is empty: write it or remove it");
     return true;
 }

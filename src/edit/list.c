@@ -76,6 +76,8 @@ static void list_text(struct bpk_edits *edits, const struct bpk_entry *entry, bp
             edit.problem = put_back_sentence;
         else if (folder == BPK_IN_ROOT && !entry->file)
             edit.problem = removed_sentence;
+        else if (bpk_same_text(edits, folder, name))
+            return;
     } else if (!entry->file) {
         return;
     } else if (bpk_judge_is_scratch(entry->file)) {
@@ -114,7 +116,10 @@ static void list_tensor(struct bpk_edits *edits, const char *stem, bpk_edit_fn *
     else if (judged.put_back)
         edit.problem = put_back_sentence;
     tell_tensor_change(edits, stem, &judged, from, &edit);
-    report(context, &edit);
+    bool came_and_went = judged.judgement == BPK_JUDGED_NOTHING && judged.index == BPK_NO_TENSOR;
+    bool is_same = bpk_same_tensor(&judged, edits->base) && !judged.put_back;
+    if (!came_and_went && !is_same)
+        report(context, &edit);
     bpk_desc_unref(judged.desc);
     (void)snprintf(path, sizeof(path), "tensors/%s.json", stem);
     const struct bpk_entry *sidecar =

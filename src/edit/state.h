@@ -408,4 +408,15 @@ int bpk_record_replay(struct bpk_edits *edits, bool force, struct bpk_committed 
 void bpk_record_committed(struct bpk_edits *edits, const struct bpk_committed *committed);
 int bpk_record_all(struct bpk_edits *edits);
 
+/* ---- same.c (locked) ---- */
+/* Whether a content shows that tensor of the base, and has nothing of its own. */
+bool bpk_same_bytes(const struct bpk_content *content, const struct bpk_pack *base, uint32_t index);
+/* Whether what was touched comes to what the base has: a tensor; the whole map, its entries in
+ * order; the scalars; a text of the root or of metadata/ that is good. */
+bool bpk_same_tensor(const struct bpk_judged *judged, const struct bpk_pack *base);
+bool bpk_same_metadata(const struct bpk_pack *base, const struct bpk_plan_entry *entries,
+                       size_t count);
+bool bpk_same_scalars(const struct bpk_edits *edits);
+bool bpk_same_text(struct bpk_edits *edits, enum bpk_folder folder, const char *name);
+
 #endif
