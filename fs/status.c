@@ -92,14 +92,8 @@ static void add_to_map(struct path_map *map, const char *path, const char *value
 }
 
 static void add_change(void *context, const struct bpk_edit *edit) {
-    static const char *const changes[] = {
-        [BPK_CHANGED] = "changed",
-        [BPK_NEW] = "new",
-        [BPK_REMOVED] = "removed",
-        [BPK_RENAMED] = "renamed",
-    };
     if (edit->kind == BPK_EDIT)
-        add_to_map(context, edit->path, changes[edit->change]);
+        add_to_map(context, edit->path, bpk_change_name(edit->change));
     else if (edit->kind != BPK_EDIT_SCRATCH)
         add_to_map(context, edit->path, edit->kind == BPK_EDIT_BACKUP ? "backup" : "pending");
 }

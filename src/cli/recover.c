@@ -3,10 +3,13 @@
 #include "cli/interrupt.h"
 
 #include "edit/edits.h"
+#include "edit/store.h"
 #include "pack/text.h"
 
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Nothing is mounted: no file needs a number. */
@@ -33,6 +36,10 @@ static void print_edit(void *context, const struct bpk_edit *edit) {
     struct counts *counts = context;
     printf("%s  %s", labels[edit->kind],
            bpk_text_escape(edit->path, strlen(edit->path), shown, sizeof(shown)));
+    if (edit->kind == BPK_EDIT)
+        printf(": %s", bpk_change_name(edit->change));
+    if (edit->kind == BPK_EDIT && edit->change == BPK_RENAMED)
+        printf(" from %s", bpk_text_escape(edit->from, strlen(edit->from), shown, sizeof(shown)));
     if (edit->problem)
         printf("  ! %s",
                bpk_text_escape(edit->problem, strlen(edit->problem), shown, sizeof(shown)));
@@ -51,6 +58,11 @@ static int show(struct bpk_edits *edits, bool force) {
     else
         printf("'bpk recover %s--commit' writes the edits into the pack, '--discard' drops all\n",
                force ? "--force " : "");
+    return BPK_EXIT_OK;
+}
+
+static int tell_dropped(void) {
+    printf("the edits that were waiting are dropped\n");
     return BPK_EXIT_OK;
 }
 
@@ -89,20 +101,25 @@ static int run(int argc, char **argv) {
         return bpk_cli_usage(&bpk_verb_recover);
     if (wants_commit || how.discard)
         bpk_cli_interrupt_catch();
+    how.only_looks = how.force && !wants_commit && !how.discard;
     struct bpk_cli_pack pack;
     struct bpk_edits *edits;
     struct bpk_diag diag = {.sentence = ""};
+    char real[PATH_MAX];
     size_t found;
     if (bpk_cli_open(argv[optind], &layout, &pack) < 0)
         return BPK_EXIT_FAILED;
     int status = BPK_EXIT_FAILED;
+    bool drops = how.discard && realpath(argv[optind], real) && bpk_store_is_there(real);
     if (bpk_edits_open(argv[optind], pack.pack, &how, &edits, &found, &diag) < 0) {
         bpk_cli_error(argv[optind], "%s", diag.sentence);
     } else {
         if (bpk_edits_are_damaged(edits))
             bpk_cli_error(argv[optind], "the journal of the edits is damaged: those made after the "
                                         "damage are lost");
-        status = wants_commit ? commit(edits, argv[optind], how.force) : show(edits, how.force);
+        status = wants_commit ? commit(edits, argv[optind], how.force)
+                 : drops      ? tell_dropped()
+                              : show(edits, how.force);
         bpk_edits_close(edits);
     }
     bpk_cli_close(&pack);

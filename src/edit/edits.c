@@ -93,13 +93,13 @@ static int read_back(struct bpk_edits *edits, const struct bpk_edits_options *op
     bpk_committed_clear(&committed);
     if (r == 0)
         r = renumber(edits);
-    if (r == 0)
+    if (r == 0 && !options->only_looks)
         r = bpk_state_compact(edits, true);
-    if (r == 0)
+    if (r == 0 && !options->only_looks)
         sweep_data(edits);
     /* On a full disk the journal stays as it is: it says the same, and is enough to look at. */
-    edits->broken = r == -ENOSPC || r == -EDQUOT;
-    if (edits->broken)
+    edits->broken = options->only_looks || r == -ENOSPC || r == -EDQUOT;
+    if (r == -ENOSPC || r == -EDQUOT)
         r = 0;
     if (r < 0)
         return diag && diag->code == r

@@ -41,6 +41,7 @@ struct bpk_edits_options {
     bool discard;               /* drop what an earlier mount left */
     bool refuse;                /* -EEXIST if it left anything */
     bool force;                 /* take edits of another version of the pack */
+    bool only_looks;            /* leave the journal as it is until the first edit or commit */
     bool ignore_owner;          /* the new pack may belong to somebody else than the old one */
     bool (*is_cancelled)(void); /* asked while a commit copies: true ends it. May be NULL */
     uint64_t folder_numbers[BPK_FOLDERS];
@@ -213,6 +214,7 @@ int bpk_edits_drop_scratch(struct bpk_edits *edits);
 enum bpk_edit_kind { BPK_EDIT, BPK_EDIT_PENDING, BPK_EDIT_BACKUP, BPK_EDIT_SCRATCH };
 /* A tensor is renamed if it has bytes of another one of the base. */
 enum bpk_change { BPK_CHANGED, BPK_NEW, BPK_REMOVED, BPK_RENAMED };
+const char *bpk_change_name(enum bpk_change change); /* "changed", "new", "removed", "renamed" */
 struct bpk_edit {
     enum bpk_edit_kind kind;
     const char *path;    /* in the mount */

@@ -6,6 +6,16 @@
 
 /* ---- what kind of change it is --------------------------------------------------------------- */
 
+const char *bpk_change_name(enum bpk_change change) {
+    static const char *const names[] = {
+        [BPK_CHANGED] = "changed",
+        [BPK_NEW] = "new",
+        [BPK_REMOVED] = "removed",
+        [BPK_RENAMED] = "renamed",
+    };
+    return names[change];
+}
+
 /* The file name of the tensor whose bytes show through; false if none does. */
 static bool find_source(const struct bpk_edits *edits, const struct bpk_content *content,
                         char out[BPK_FILE_NAME_BUF]) {

@@ -48,8 +48,8 @@ def test_force_takes_all_that_goes_with_the_new_pack(folder, pack):
     assert result.status == 3, result
     lines = result.out.decode().splitlines()
     assert len(lines) == 2, lines
-    assert lines[0].startswith("edited   tensors/conv.weight  ! its base tensor \"conv.weight\" is not in this pack")
-    assert lines[1].startswith("edited   tensors/text2  ! its base tensor \"text\" is not in this pack")
+    assert lines[0].startswith("edited   tensors/conv.weight: changed  ! its base tensor \"conv.weight\" is not in this pack")
+    assert lines[1].startswith("edited   tensors/text2: renamed from tensors/text  ! its base tensor \"text\" is not in this pack")
     want = edit.book(folder / "model.bpk")
     assert {t[0] for t in want.tensors} == {"conv.bias", "fc.weight", "odd/na%me.json", "norm.beta"}
     assert want.tensor("fc.weight")[3] == b"\7" * 64 and want.metadata["k"] == "edited"
@@ -86,3 +86,41 @@ def test_force_with_a_tensor_of_another_length(folder, pack):
     result = run(BPK, "recover", "--force", "--commit", pack)
     assert result.status == 3 and b"had 640 bytes, and has 5 in this pack" in result.out, result
     assert edit.book(pack) == before
+
+
+def test_a_look_with_force_leaves_all_as_it_is(folder, pack):
+    """Edits of another pack are taken by --commit, or a mount that is told so, and by nothing else."""
+    leave_edits(pack, lambda mount: (mount.tensors / "fc.weight").unlink())
+    edit.make_pack(folder, metadata={"other": "pack"}, name="other.bpk").rename(pack)
+    before = {path.name: path.read_bytes() for path in edit.edits_folder(pack).iterdir()}
+    whole = pack.read_bytes()
+    for _ in range(2):
+        shown = run(BPK, "recover", "--force", pack)
+        assert shown.status == 0 and b"tensors/fc.weight: removed" in shown.out
+        assert {path.name: path.read_bytes() for path in edit.edits_folder(pack).iterdir()} == before
+    for command in (["recover", pack], ["recover", "--commit", pack], ["set", pack, "k=v"]):
+        assert run(BPK, *command).status == 1 and pack.read_bytes() == whole
+    assert run(BPK, "recover", "--force", "--commit", pack).status == 0
+    assert "fc.weight" not in {t[0] for t in edit.book(pack).tensors}
+
+
+def test_each_edit_is_shown_with_what_it_does(pack):
+    def change(mount):
+        (mount.tensors / "fc.weight").unlink()
+        (mount.tensors / "text").rename(mount.tensors / "text2")
+        (mount.tensors / "norm.gamma").write_bytes((mount.tensors / "norm.gamma").read_bytes()[::-1])
+        (mount / "metadata/new").write_text("x\n")
+
+    leave_edits(pack, change)
+    lines = run(BPK, "recover", pack).out.decode().splitlines()
+    assert sorted(lines[:-1]) == [
+        "edited   metadata/new: new",
+        "edited   tensors/fc.weight: removed",
+        "edited   tensors/norm.gamma: changed",
+        "edited   tensors/text2: renamed from tensors/text",
+        "edited   tensors/text: removed",
+    ]
+    assert "'bpk recover --commit' writes the edits into the pack" in lines[-1]
+    dropped = run(BPK, "recover", "--discard", pack)
+    assert (dropped.status, dropped.out) == (0, b"the edits that were waiting are dropped\n")
+    assert run(BPK, "recover", "--discard", pack).out == b"no edits\n"
