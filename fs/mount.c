@@ -13,10 +13,12 @@
 #include "writable.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* "FILE: at byte N: what is wrong" */
 static void tell(const char *path, const struct bpk_diag *diag) {
@@ -35,9 +37,10 @@ static void set_attributes(struct bpk_mount *mount, const struct bpk_options *op
     const struct stat *pack = bpk_pack_stat(mount->pack);
     mount->uid = options->has_uid ? options->owner : pack->st_uid;
     mount->gid = options->has_gid ? options->group : pack->st_gid;
-    mode_t bits = pack->st_mode & 0777 & ~options->mask;
-    mount->file_mode = bits & 0666;
-    mount->folder_mode = mount->file_mode | (mount->file_mode & 0444) >> 2;
+    mount->has_mask = options->umask != NULL;
+    mount->file_mode = (mount->has_mask ? ~options->mask : pack->st_mode) & 0666;
+    mount->folder_mode =
+        mount->has_mask ? ~options->mask & 0777 : mount->file_mode | (mount->file_mode & 0444) >> 2;
 }
 
 static int derive(struct bpk_mount *mount, const struct bpk_options *options) {
@@ -46,6 +49,13 @@ static int derive(struct bpk_mount *mount, const struct bpk_options *options) {
     if (!mount->pack_path)
         return -errno;
     bpk_text_make_utf8(mount->pack_path);
+    _cleanup_free_ char *folder = strdup(mount->real_path);
+    if (!folder)
+        return -ENOMEM;
+    strrchr(folder, '/')[1] = '\0';
+    mount->folder = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (mount->folder < 0)
+        return -errno;
     int r = bpk_names_new(mount->pack, BPK_NAMES_TENSORS, &mount->tensor_names);
     if (r == 0)
         r = bpk_names_new(mount->pack, BPK_NAMES_METADATA, &mount->key_names);
@@ -70,7 +80,7 @@ static int derive(struct bpk_mount *mount, const struct bpk_options *options) {
 
 static int open_once(const struct bpk_options *options, struct bpk_mount *ret_mount) {
     struct bpk_diag diag;
-    *ret_mount = (struct bpk_mount){0};
+    *ret_mount = (struct bpk_mount){.folder = -1};
     int r = bpk_pack_open(options->pack, &options->open, &ret_mount->pack, &diag);
     if (r < 0) {
         tell(options->pack, &diag);
@@ -116,5 +126,7 @@ void bpk_mount_close(struct bpk_mount *mount) {
     bpk_outbuf_clear(&mount->remarks);
     free(mount->pack_path);
     free(mount->real_path);
-    *mount = (struct bpk_mount){0};
+    if (mount->folder >= 0)
+        close(mount->folder);
+    *mount = (struct bpk_mount){.folder = -1};
 }

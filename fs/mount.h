@@ -35,6 +35,7 @@ struct bpk_mount {
     struct bpk_names *tensor_names;
     struct bpk_names *key_names;
     char *real_path; /* of the pack: absolute, links followed */
+    int folder;      /* that it is in, for a look only */
     char *pack_path; /* the same, made UTF-8: for showing */
     bool xattr;
     unsigned readahead; /* KiB; 0: the kernel's own, or not settled yet */
@@ -51,6 +52,7 @@ struct bpk_mount {
     gid_t gid;
     mode_t file_mode; /* permission bits */
     mode_t folder_mode;
+    bool has_mask; /* of umask=: no file has permissions of its own */
 
     pthread_mutex_t sizes_lock;
     struct bpk_text_size {   /* of texts that take time to compose; guarded by sizes_lock */

@@ -2,6 +2,7 @@
 
 #include "forgetting.h"
 #include "nodes.h"
+#include "pack/util.h"
 #include "requests.h"
 #include "view_writes.h"
 
@@ -184,23 +185,40 @@ void bpk_op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino
 
 /* ---- attributes ------------------------------------------------------------------------------ */
 
-static int change_owner(fuse_req_t req, const struct bpk_node *node, const struct stat *attr,
-                        int to_set) {
+/* To oneself, or as it is; root may give a file to anybody. */
+static int check_owner(fuse_req_t req, const struct bpk_node *node, const struct stat *attr,
+                       int to_set) {
+    const struct fuse_ctx *caller = fuse_req_ctx(req);
     struct stat now;
     int r = bpk_node_stat(bpk_mount_of(req), node, &now);
-    if (r < 0 || fuse_req_ctx(req)->uid == 0)
+    if (r < 0 || caller->uid == 0)
         return r;
-    bool other_owner = (to_set & FUSE_SET_ATTR_UID) && attr->st_uid != now.st_uid;
-    bool other_group = (to_set & FUSE_SET_ATTR_GID) && attr->st_gid != now.st_gid;
+    bool other_owner =
+        (to_set & FUSE_SET_ATTR_UID) && attr->st_uid != now.st_uid && attr->st_uid != caller->uid;
+    bool other_group =
+        (to_set & FUSE_SET_ATTR_GID) && attr->st_gid != now.st_gid && attr->st_gid != caller->gid;
     return other_owner || other_group ? -EPERM : 0;
 }
 
-static int change_mtime(struct bpk_edits *edits, const struct bpk_place *place,
-                        const struct stat *attr, int to_set) {
-    struct timespec mtime = attr->st_mtim;
+/* `set`: what of owner, mode and times is asked for that counts. */
+static int set_attr(struct bpk_mount *mount, const struct bpk_place *place, const struct stat *attr,
+                    int to_set, unsigned set) {
+    static const struct {
+        int asked;
+        unsigned set;
+    } all[] = {
+        {FUSE_SET_ATTR_MODE, BPK_SET_MODE},
+        {FUSE_SET_ATTR_UID, BPK_SET_UID},
+        {FUSE_SET_ATTR_GID, BPK_SET_GID},
+        {FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW, BPK_SET_MTIME},
+    };
+    struct stat wanted = *attr;
+    unsigned asked = 0;
+    for (size_t i = 0; i < BPK_ARRAY_LEN(all); i++)
+        asked |= to_set & all[i].asked ? all[i].set & set : 0;
     if (to_set & FUSE_SET_ATTR_MTIME_NOW)
-        (void)clock_gettime(CLOCK_REALTIME, &mtime);
-    return bpk_edits_set_mtime(edits, place, &mtime);
+        (void)clock_gettime(CLOCK_REALTIME, &wanted.st_mtim);
+    return asked ? bpk_edits_set_attr(mount->edits, place, &wanted, asked) : 0;
 }
 
 static int change(fuse_req_t req, const struct bpk_node *node, const struct stat *attr,
@@ -210,14 +228,12 @@ static int change(fuse_req_t req, const struct bpk_node *node, const struct stat
     struct bpk_place place = bpk_node_place(mount, node, name);
     int r = 0;
     if (to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID))
-        r = change_owner(req, node, attr, to_set);
+        r = check_owner(req, node, attr, to_set);
     if (r == 0 && (to_set & FUSE_SET_ATTR_SIZE))
         r = bpk_edits_truncate(mount->edits, &place, (uint64_t)attr->st_size);
-    if (r == 0 && (to_set & FUSE_SET_ATTR_MODE))
-        r = bpk_edits_set_mode(mount->edits, &place, attr->st_mode);
-    if (r == 0 && (to_set & (FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW)))
-        r = change_mtime(mount->edits, &place, attr, to_set);
-    return r;
+    return r < 0 ? r
+                 : set_attr(mount, &place, attr, to_set,
+                            BPK_SET_MODE | BPK_SET_UID | BPK_SET_GID | BPK_SET_MTIME);
 }
 
 /* Times go to the tensor's file; the mode of a view is nobody's. */
@@ -228,14 +244,14 @@ static int change_view(fuse_req_t req, const struct bpk_node *node, const struct
     struct bpk_place place;
     int r = 0;
     if (to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID))
-        r = change_owner(req, node, attr, to_set);
+        r = check_owner(req, node, attr, to_set);
     if (r == 0 && (to_set & FUSE_SET_ATTR_SIZE))
         return bpk_view_truncate(mount, node, (uint64_t)attr->st_size);
     if (r == 0 && (to_set & (FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW)))
         r = bpk_view_place(mount, node, name, &place);
     else
         return r;
-    return r < 0 ? r : change_mtime(mount->edits, &place, attr, to_set);
+    return r < 0 ? r : set_attr(mount, &place, attr, to_set, BPK_SET_MTIME);
 }
 
 void bpk_op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,

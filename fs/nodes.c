@@ -143,10 +143,10 @@ static void fill(const struct bpk_mount *mount, const struct bpk_node *node, uin
         mode = S_IFDIR | mount->folder_mode;
     else if (bpk_node_is_link(node) || edited->is_link)
         mode = S_IFLNK | 0777;
-    else if (edited->mode != 0)
+    else if (edited->mode != 0 && !mount->has_mask)
         mode = S_IFREG | edited->mode;
-    else if (bpk_view_is_file(node))
-        mode = S_IFREG | (mount->file_mode & (node->kind == BPK_NODE_NPY ? 0666 : 0444));
+    else if (node->kind == BPK_NODE_F32 || node->kind == BPK_NODE_STATS)
+        mode = S_IFREG | (mount->file_mode & 0444);
     else if (node->kind == BPK_NODE_COMMAND)
         mode = S_IFREG | (mount->file_mode & 0600);
     struct timespec mtime = edited->mtime.tv_sec != 0 ? edited->mtime : pack->st_mtim;
@@ -154,8 +154,8 @@ static void fill(const struct bpk_mount *mount, const struct bpk_node *node, uin
         .st_ino = bpk_node_number(node),
         .st_mode = mode,
         .st_nlink = 1,
-        .st_uid = mount->uid,
-        .st_gid = mount->gid,
+        .st_uid = edited->has_uid ? edited->uid : mount->uid,
+        .st_gid = edited->has_gid ? edited->gid : mount->gid,
         .st_size = (off_t)size,
         .st_blocks = (blkcnt_t)((size + 511) / 512),
         .st_atim = mtime,

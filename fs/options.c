@@ -172,7 +172,7 @@ void bpk_options_help(void) {
         "    -o chown=ignore     commit even if the pack's owner cannot be kept\n"
         "    -o commit=SECONDS   commit after so long without a change\n"
         "    -o uid=U,gid=G      owner of the files (default: the pack's)\n"
-        "    -o umask=MASK       permission bits to take away, octal\n"
+        "    -o umask=MASK       permission bits that no file has, octal; the others all have\n"
         "    -o allow_other      let other users in\n"
         "    -o auto_unmount     unmount also if the daemon dies\n"
         "    -o views=listed     list views/ and .bpkfs/ in the root\n"

@@ -35,7 +35,7 @@ struct bpk_options {
     char *umask;
     uid_t owner; /* what uid=, gid= and umask= mean */
     gid_t group;
-    mode_t mask;
+    mode_t mask;           /* counts only with umask= */
     unsigned commit_after; /* seconds without a change; 0: never */
     unsigned readahead;    /* KiB; 0: not given */
     unsigned grace;        /* seconds that a signal waits for open files */

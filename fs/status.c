@@ -2,13 +2,16 @@
 
 #include "control.h"
 
+#include "edit/rules.h"
 #include "pack/text.h"
 #include "view/json.h"
+#include "view/names.h"
 #include "view_exports.h"
 #include "view_refusals.h"
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -125,10 +128,22 @@ static void add_sentence(struct problem_list *list, const char *path, const char
 
 /* What can become of a file that is no part of the pack. */
 static const char *why_pending(const char *path) {
+    static const char unspellable[] =
+        "no tensor or key can have this name, in which a '%' is written "
+        "as '%25': rename it, or remove it";
+    char decoded[BPK_FILE_NAME_BUF];
+    const char *name = strrchr(path, '/');
+    size_t len;
+    name = name ? name + 1 : path;
+    bool in_npy = strncmp(path, "views/npy/", strlen("views/npy/")) == 0;
+    struct bpk_str stem;
+    if (in_npy && !bpk_rules_array_stem(name, &stem))
+        return "is no array: move it to a name that ends in .npy, or remove it";
+    if (name != path && !bpk_rules_is_spelled_right(name, decoded, &len))
+        return strlen(name) > BPK_FILE_NAME_MAX ? "its name is too long: rename it, or remove it"
+                                                : unspellable;
     if (strncmp(path, "tensors/", strlen("tensors/")) == 0)
         return "is no tensor yet: give it a sidecar, or remove it";
-    if (strncmp(path, "views/npy/", strlen("views/npy/")) == 0)
-        return "is no array: move it to a name that ends in .npy, or remove it";
     return "is no part of a pack: move it to a name that is, or remove it";
 }
 
@@ -171,12 +186,20 @@ static void out_time(struct bpk_outbuf *out, time_t when) {
         bpk_json_cstring(out, text);
 }
 
-/* Whether the pack's path leads to another file by now. */
-static bool is_replaced(const struct bpk_mount *mount, const struct bpk_pack *base) {
+/* What the pack's path leads to by now, if to something else; NULL: to the pack. By way of its
+ * folder: where the mount covers that, the path leads into the mount. */
+static const char *find_other(const struct bpk_mount *mount, const struct bpk_pack *base) {
     struct stat now;
     const struct stat *then = bpk_pack_stat(base);
-    return stat(mount->real_path, &now) < 0 || now.st_ino != then->st_ino ||
-           now.st_dev != then->st_dev;
+    if (fstatat(mount->folder, strrchr(mount->real_path, '/') + 1, &now, 0) < 0)
+        return mount->edits ? "is not at its place any more: 'bpk commit --to FILE' saves it with "
+                              "the edits"
+                            : "is not at its place any more: it is mounted all the same";
+    if (now.st_ino == then->st_ino && now.st_dev == then->st_dev)
+        return NULL;
+    return mount->edits ? "was replaced by another file: 'bpk commit --to FILE' saves the edits, "
+                          "'bpk discard' drops them"
+                        : "was replaced by another file: the one before is mounted";
 }
 
 /* The faults of the pack itself, looked for once: it may read the padding of the whole pack. What
@@ -241,11 +264,9 @@ static int compose(struct bpk_mount *mount, struct bpk_outbuf *out) {
         add_problem(&list, BPK_NO_TENSOR,
                     "was changed by somebody else while it is mounted: tensors that were not "
                     "edited cannot be read");
-    if (is_replaced(mount, base))
-        add_problem(&list, BPK_NO_TENSOR,
-                    mount->edits ? "was replaced by another file: 'bpk commit --to FILE' saves the "
-                                   "edits, 'bpk discard' drops them"
-                                 : "was replaced by another file: the one before is mounted");
+    const char *other = find_other(mount, base);
+    if (other)
+        add_problem(&list, BPK_NO_TENSOR, other);
     bpk_view_each_refusal(mount, add_refusal, &list);
     bpk_view_export_left_out(mount, add_left_out, &list);
     int r = add_pack_problems(mount, base, &list);

@@ -141,7 +141,12 @@ int bpk_cli_find(const struct bpk_cli_pack *pack, const char *name, uint32_t *re
     if (len >= 0 &&
         bpk_pack_find_tensor(pack->pack, (struct bpk_str){decoded, (size_t)len}, ret_index) == 0)
         return 0;
-    return memchr(name, '%', file.len) ? find_shown(pack, file, ret_index) : -ENOENT;
+    if (memchr(name, '%', file.len) && find_shown(pack, file, ret_index) == 0)
+        return 0;
+    /* As 'bpk diff' and 'bpk status' say it. */
+    size_t folder = strlen("tensors/");
+    return strncmp(name, "tensors/", folder) == 0 ? bpk_cli_find(pack, name + folder, ret_index)
+                                                  : -ENOENT;
 }
 
 void bpk_cli_show_name(const struct bpk_cli_pack *pack, uint32_t index, struct bpk_outbuf *out) {

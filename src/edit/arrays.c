@@ -111,13 +111,20 @@ static int note_verdict(struct bpk_edits *edits, struct bpk_file *file, int r,
     return r < 0 && !reason ? -ENOMEM : r;
 }
 
-bool bpk_judge_array(const struct bpk_edits *edits, const struct bpk_entry *entry, char *out,
+/* One of no tensor is scratch while it is empty; the view of a tensor is not. */
+bool bpk_judge_array(struct bpk_edits *edits, const struct bpk_entry *entry, char *out,
                      size_t size) {
     const struct bpk_file *file = entry->file;
-    if (!file || !file->content || file->content->size == 0 ||
-        !bpk_state_is_array(edits, (enum bpk_folder)entry->key[0], entry->key + 1))
+    char stem[BPK_FILE_NAME_BUF];
+    if (!file || !file->content || entry->key[0] != BPK_IN_NPY ||
+        !tensor_of(edits, entry->key + 1, stem))
         return false;
-    if (file->content->suspect)
+    bool is_empty = file->content->size == 0;
+    if (is_empty && !bpk_state_exists(edits, BPK_IN_TENSORS, stem))
+        return false;
+    if (is_empty)
+        (void)snprintf(out, size, "is empty: write it again, or remove it");
+    else if (file->content->suspect)
         (void)snprintf(out, size, "the power was lost before it was on the disk: write it again");
     else
         (void)snprintf(out, size, "%s: write it again, or remove it",

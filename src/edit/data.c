@@ -285,9 +285,17 @@ static int stat_file(struct bpk_edits *edits, const struct bpk_place *place,
         return -ESTALE;
     if (file) {
         attr.mode = file->mode;
+        attr.has_uid = file->has_uid;
+        attr.has_gid = file->has_gid;
+        attr.uid = file->uid;
+        attr.gid = file->gid;
         attr.mtime = file->mtime;
         attr.is_link = file->target != NULL;
     }
+    /* The text of metadata.json changes with each key. */
+    if (folder == BPK_IN_ROOT && name && strcmp(name, "metadata.json") == 0 &&
+        edits->maps_mtime.tv_sec != 0 && (!file || file->changed <= edits->maps_changed))
+        attr.mtime = edits->maps_mtime;
     if (file && file->target) {
         attr.size = strlen(file->target);
     } else if (file && file->content) {
@@ -319,28 +327,21 @@ struct timespec bpk_edits_folder_mtime(struct bpk_edits *edits, enum bpk_folder 
     return mtime;
 }
 
-int bpk_edits_set_mode(struct bpk_edits *edits, const struct bpk_place *place, mode_t mode) {
+int bpk_edits_set_attr(struct bpk_edits *edits, const struct bpk_place *place,
+                       const struct stat *attr, unsigned set) {
     struct bpk_file *file;
     pthread_mutex_lock(&edits->lock);
     int r = bpk_record_begin(edits, 0);
     if (r == 0)
         r = bpk_state_touch(edits, place, &file);
-    if (r == 0)
-        file->mode = mode & 07777;
-    r = bpk_record_finish(edits, r);
-    pthread_mutex_unlock(&edits->lock);
-    return r;
-}
-
-int bpk_edits_set_mtime(struct bpk_edits *edits, const struct bpk_place *place,
-                        const struct timespec *mtime) {
-    struct bpk_file *file;
-    pthread_mutex_lock(&edits->lock);
-    int r = bpk_record_begin(edits, 0);
-    if (r == 0)
-        r = bpk_state_touch(edits, place, &file);
-    if (r == 0)
-        file->mtime = *mtime;
+    if (r == 0) {
+        file->mode = set & BPK_SET_MODE ? attr->st_mode & 07777 : file->mode;
+        file->mtime = set & BPK_SET_MTIME ? attr->st_mtim : file->mtime;
+        file->uid = set & BPK_SET_UID ? attr->st_uid : file->uid;
+        file->gid = set & BPK_SET_GID ? attr->st_gid : file->gid;
+        file->has_uid |= (set & BPK_SET_UID) != 0;
+        file->has_gid |= (set & BPK_SET_GID) != 0;
+    }
     r = bpk_record_finish(edits, r);
     pthread_mutex_unlock(&edits->lock);
     return r;

@@ -87,7 +87,11 @@ void bpk_edits_each_name(struct bpk_edits *edits, unsigned folders, bpk_name_fn 
 
 struct bpk_file_stat {
     bool is_link;
-    mode_t mode;           /* 0: the mount's */
+    mode_t mode;  /* 0: the mount's */
+    bool has_uid; /* else the mount's */
+    bool has_gid;
+    uid_t uid;
+    gid_t gid;
     struct timespec mtime; /* 0: the pack's */
     uint64_t size;
 };
@@ -150,9 +154,10 @@ bool bpk_edits_is_text(struct bpk_edits *edits, const struct bpk_place *place);
 int bpk_edits_write(struct bpk_edits *edits, const struct bpk_place *place, uint64_t offset,
                     const void *buffer, size_t size);
 int bpk_edits_truncate(struct bpk_edits *edits, const struct bpk_place *place, uint64_t size);
-int bpk_edits_set_mode(struct bpk_edits *edits, const struct bpk_place *place, mode_t mode);
-int bpk_edits_set_mtime(struct bpk_edits *edits, const struct bpk_place *place,
-                        const struct timespec *mtime);
+enum { BPK_SET_MODE = 1, BPK_SET_UID = 2, BPK_SET_GID = 4, BPK_SET_MTIME = 8 };
+/* Takes what `set` names of st_mode, st_uid, st_gid and st_mtim. It is no edit of the pack. */
+int bpk_edits_set_attr(struct bpk_edits *edits, const struct bpk_place *place,
+                       const struct stat *attr, unsigned set);
 
 /* A handle that wrote is closed (some dup of it): bad text is -EBADMSG. */
 int bpk_edits_flush(struct bpk_edits *edits, const struct bpk_place *place);

@@ -200,9 +200,14 @@ int bpk_export_of_pack(struct bpk_pack *pack, enum bpk_export_format format,
                        struct bpk_export **ret_export, struct bpk_diag *diag) {
     struct bpk_export *export = new_export();
     int r = export ? bpk_plan_from_pack(pack, &export->plan) : -ENOMEM;
-    if (r == 0)
-        r = format == BPK_EXPORT_SAFETENSORS ? lay_out_safetensors(export, NULL, diag)
-                                             : lay_out_base(export);
+    if (r == 0 && format == BPK_EXPORT_SAFETENSORS) {
+        r = lay_out_safetensors(export, NULL, diag);
+    } else if (r == 0 && pack->lost_count > 0) { /* of a salvaged pack, what is whole */
+        export->plan.drops_strays = true;
+        r = lay_out_pack(export, false, diag);
+    } else if (r == 0) {
+        r = lay_out_base(export);
+    }
     if (r < 0) {
         bpk_export_unref(export);
         return r;

@@ -40,7 +40,11 @@ struct bpk_file {
     struct bpk_content *content; /* own bytes; NULL: as the base has it, or composed */
     char *target;                /* of a symbolic link */
     mode_t mode;                 /* permission bits; 0: the mount's */
-    struct timespec mtime;       /* 0: the pack's */
+    bool has_uid;                /* else the mount's; in this mount only */
+    bool has_gid;
+    uid_t uid;
+    gid_t gid;
+    struct timespec mtime; /* 0: the pack's */
     /* the real name that it was moved aside from; NULL: none */
     char *moved_from;
     enum bpk_folder moved_from_folder;
@@ -134,7 +138,8 @@ struct bpk_edits {
     bool map_replaced;              /* the base's metadata does not count */
     bool has_scalars;               /* `scalars` counts, not the base's */
     struct bpk_scalar_map scalars;
-    uint64_t maps_changed;
+    uint64_t maps_changed;      /* the clock when a key was last changed */
+    struct timespec maps_mtime; /* and the time; 0: never in this mount */
 
     /* numbers whose attributes the kernel is to forget, collected by the operation under way */
     uint64_t *stale;
@@ -367,7 +372,7 @@ int bpk_judge_stem(struct bpk_edits *edits, const char *stem, struct bpk_judged 
 bool bpk_judge_text(struct bpk_edits *edits, enum bpk_folder folder, const char *name, char *out,
                     size_t size);
 /* Why an array that came into views/npy/ is no tensor; false if the entry is of none. */
-bool bpk_judge_array(const struct bpk_edits *edits, const struct bpk_entry *entry, char *out,
+bool bpk_judge_array(struct bpk_edits *edits, const struct bpk_entry *entry, char *out,
                      size_t size);
 /* Every stem that was touched: an array of names, each and all to be freed. */
 int bpk_judge_touched(struct bpk_edits *edits, char ***ret_names, size_t *ret_count);

@@ -62,6 +62,7 @@ int bpk_state_override(struct bpk_edits *edits, struct bpk_str key, const struct
         override->value_len = value->len;
     }
     edits->maps_changed = edits->clock;
+    (void)clock_gettime(CLOCK_REALTIME, &edits->maps_mtime);
     bpk_record_override(edits, override);
     return 0;
 }

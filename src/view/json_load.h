@@ -29,6 +29,16 @@ enum bpk_text_verdict bpk_json_fault(const struct bpk_json_source *source, const
     __attribute__((format(printf, 2, 3)));
 enum bpk_text_verdict bpk_json_no_memory(const struct bpk_json_source *source);
 
+/* A place in a text of which entries are asked for in order; all zero at first. */
+struct bpk_json_cursor {
+    size_t at;
+    size_t entry;
+    size_t depth;
+    bool in_string;
+};
+/* Whether there is a '-' in an entry, outside of strings. For -0, whose sign jansson drops. */
+bool bpk_json_has_minus(const struct bpk_json_source *source, struct bpk_json_cursor *cursor);
+
 struct bpk_str bpk_json_text(const json_t *string);
 
 /* Integers, as numbers or as strings of digits. `what` names them in sentences. */

@@ -65,6 +65,28 @@ static struct place find_entry(struct bpk_str text, size_t entry) {
     return place;
 }
 
+bool bpk_json_has_minus(const struct bpk_json_source *source, struct bpk_json_cursor *cursor) {
+    bool found = false;
+    for (; cursor->at < source->text.len && cursor->entry <= source->entry; cursor->at++) {
+        char c = source->text.bytes[cursor->at];
+        if (cursor->in_string && c == '\\')
+            cursor->at++;
+        else if (c == '"')
+            cursor->in_string = !cursor->in_string;
+        else if (cursor->in_string)
+            continue;
+        else if (c == '{' || c == '[')
+            cursor->depth++;
+        else if (c == '}' || c == ']')
+            cursor->depth--;
+        else if (c == ',' && cursor->depth == 1)
+            cursor->entry++;
+        else if (c == '-' && cursor->entry == source->entry)
+            found = true;
+    }
+    return found;
+}
+
 enum bpk_text_verdict bpk_json_fault(const struct bpk_json_source *source, const char *format,
                                      ...) {
     char sentence[300]; /* leaves room for the place */

@@ -115,9 +115,13 @@ static bool float_from_name(struct bpk_str name, uint64_t *ret_bits) {
 }
 
 static enum bpk_text_verdict take_float(const struct bpk_json_source *source, const json_t *value,
-                                        const char *what, uint64_t *ret_bits) {
+                                        const char *what, struct bpk_json_cursor *cursor,
+                                        uint64_t *ret_bits) {
     if (json_is_number(value)) {
         double number = json_number_value(value);
+        /* jq writes -0.0 so. */
+        if (json_is_integer(value) && number == 0 && bpk_json_has_minus(source, cursor))
+            number = -0.0;
         memcpy(ret_bits, &number, sizeof(number));
         return BPK_TEXT_GOOD;
     }
@@ -130,6 +134,7 @@ static enum bpk_text_verdict take_float(const struct bpk_json_source *source, co
 }
 
 static enum bpk_text_verdict take_scalar(const struct bpk_json_source *source, json_t *value,
+                                         struct bpk_json_cursor *cursor,
                                          struct bpk_scalar *scalar) {
     json_t *inner = NULL;
     const char *kind = bpk_json_only_key(value, &inner);
@@ -151,7 +156,7 @@ static enum bpk_text_verdict take_scalar(const struct bpk_json_source *source, j
         case BPK_SCALAR_UINT:
             return bpk_json_take_u64(source, inner, what, UINT64_MAX, &scalar->bits);
         case BPK_SCALAR_FLOAT:
-            return take_float(source, inner, what, &scalar->bits);
+            return take_float(source, inner, what, cursor, &scalar->bits);
         case BPK_SCALAR_BOOL:
             scalar->bits = json_is_true(inner);
             return json_is_boolean(inner)
@@ -177,11 +182,12 @@ static enum bpk_text_verdict take_scalars(struct bpk_json_source *source,
     char *end = (char *)(map->scalars + count);
     const char *key;
     json_t *value;
+    struct bpk_json_cursor cursor = {0};
     source->entry = 0;
     json_object_foreach(source->root, key, value) {
         struct bpk_scalar *scalar = &map->scalars[map->count];
         scalar->name = keep(&end, (struct bpk_str){key, strlen(key)});
-        enum bpk_text_verdict verdict = take_scalar(source, value, scalar);
+        enum bpk_text_verdict verdict = take_scalar(source, value, &cursor, scalar);
         if (verdict != BPK_TEXT_GOOD)
             return verdict;
         map->count++;

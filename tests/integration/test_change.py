@@ -194,6 +194,15 @@ def test_rm(pack, check):
     check(lambda want: want.drop("norm.gamma"))
 
 
+def test_names_as_status_and_diff_say_them(folder):
+    """A tensor whose own name begins so comes first."""
+    pack = edit.make_pack(folder, [("a", "U8", [1], b"1", None), ("tensors/b", "U8", [1], b"2", None), ("b", "U8", [1], b"3", None)])
+    for name, data in (("tensors/a", b"1"), ("tensors/b", b"2"), ("tensors/tensors%2Fb", b"2"), ("b", b"3")):
+        assert run_bpk("cat", pack, name).out == data
+    good("rm", pack, "tensors/a", "tensors/b")
+    assert [t[0] for t in edit.book(pack).tensors] == ["b"]
+
+
 def test_rm_looks_all_names_up_first(pack):
     said = refused(pack, "rm", pack, "text", "none", "conv.weight", "conv.*", lines=2)
     assert "'none'" in said and "'conv.*'" in said

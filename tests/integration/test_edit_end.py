@@ -168,7 +168,7 @@ def test_pending_files_are_told_what_helps(pack):
     paths = {
         "tensors/waits": "give it a sidecar",
         "tensors/50%": "rename it",
-        "metadata/50%": "move it to a name",
+        "metadata/50%": "rename it",
         "notes": "move it to a name",
         "views/npy/notes": "ends in .npy",
     }

@@ -132,3 +132,24 @@ def test_long_names_have_no_cut_sidecar(pack, length):
         assert set(os.listdir(mount.tensors)) - before == {name}
         if length <= 250:
             (mount.tensors / name).unlink()
+
+
+@pytest.mark.parametrize(
+    "path, reason",
+    [
+        ("tensors/50%", "'%' is written as '%25'"),
+        ("metadata/50%", "'%' is written as '%25'"),
+        ("metadata/a\nb", "'%' is written as '%25'"),
+        ("views/npy/50%.npy", "'%' is written as '%25'"),
+        (f"tensors/{LONG}", "its name is too long"),
+        (f"metadata/{LONG}", "its name is too long"),
+        ("views/npy/x", "move it to a name that ends in .npy"),
+        ("tensors/x", "give it a sidecar"),
+        ("x", "is no part of a pack"),
+        ("50%", "is no part of a pack"),
+    ],
+)
+def test_what_is_said_of_a_pending_file(pack, path, reason):
+    with edit.edited(pack, status=3) as mount:
+        (mount / path).write_bytes(b"1")
+        assert reason in edit.problems(mount)[path]

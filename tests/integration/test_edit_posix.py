@@ -5,6 +5,7 @@ import mmap
 import os
 import shutil
 import stat
+import subprocess
 import time
 
 import pytest
@@ -155,12 +156,64 @@ def test_chown(pack):
     need_root()
     with edit.edited(pack, "allow_other", log=None) as mount:
         file = mount.tensors / "fc.weight"
-        os.chown(file, 0, 0)
-        os.chown(file, 1234, 1234)
+        for path in (file, mount / "metadata.json", mount / "metadata/k", mount.tensors / "text.json"):
+            for uid, gid in ((1234, 4321), (-1, 5), (6, -1), (0, 0)):
+                before = path.stat()
+                os.chown(path, uid, gid)
+                now = path.stat()
+                assert now.st_uid == (before.st_uid if uid < 0 else uid)
+                assert now.st_gid == (before.st_gid if gid < 0 else gid)
+        os.chown(file, 1234, 4321)
+        edit.commit(mount)
+        assert (file.stat().st_uid, file.stat().st_gid) == (1234, 4321)
+        assert edit.status(mount)["edits"] == []
         os.chown(file, 0, 0)
         os.chmod(file, 0o666)
         change = ["chown", "65534:65534", file]
         assert run(*as_nobody(*change)).status == 1
+
+
+def test_umask_is_of_new_files_too(pack):
+    """As of other filesystems with that option, no file has permissions of its own."""
+    pack.chmod(0o600)
+    with edit.edited(pack, "umask=027", log=[]) as mount:
+        (mount / "metadata/new").write_text("x")
+        (mount.tensors / ".scratch").write_text("x")
+        (mount.tensors / "fc.weight").chmod(0o666)
+        (mount / "metadata.json").chmod(0o777)
+        for path in (mount / "metadata/new", mount.tensors / ".scratch", mount.tensors / "fc.weight", mount / "metadata.json"):
+            assert stat.S_IMODE(path.stat().st_mode) == 0o640, path
+        assert stat.S_IMODE(mount.tensors.stat().st_mode) == 0o750
+        edit.commit(mount)
+        assert stat.S_IMODE((mount / "metadata/new").stat().st_mode) == 0o640
+    assert stat.S_IMODE(pack.stat().st_mode) == 0o600
+
+
+def test_mtime_of_the_whole_map(pack):
+    """The text of metadata.json is another one with each key."""
+    os.utime(pack, (10**9, 10**9))
+    with edit.edited(pack) as mount:
+        whole = mount / "metadata.json"
+        for change in (lambda: (mount / "metadata/k").write_text("1"), lambda: (mount / "metadata/new").write_text("1"),
+                       lambda: (mount / "metadata/new").unlink()):
+            os.utime(whole, (10**9, 10**9))
+            assert whole.stat().st_mtime == 10**9
+            change()
+            assert whole.stat().st_mtime > time.time() - 60
+        edit.commit(mount)
+        assert whole.stat().st_mtime > time.time() - 60
+
+
+@pytest.mark.parametrize("name", ["model.bpk", "model.safetensors"])
+def test_a_copy_of_an_export_can_be_written(pack, folder, name):
+    """As the pack can: a second cp over the first is no different."""
+    for mode in (0o644, 0o600):
+        pack.chmod(mode)
+        with edit.edited(pack, log=[]) as mount:
+            for _ in range(2):
+                subprocess.run(["cp", mount / "views/export" / name, folder / "copy"], check=True)
+            assert stat.S_IMODE((mount / "views/export" / name).stat().st_mode) == mode
+            assert code_of(os.open, mount / "views/export" / name, os.O_WRONLY) == "EACCES"
 
 
 def test_statfs(mount, pack):

@@ -1,13 +1,14 @@
 """bpk salvage: a new pack of what is whole in a truncated one."""
 
 import os
+import shutil
 
 import pytest
 
 import bpkcrash as crash
 import bpkedit as edit
 import bpkref
-from conftest import leftovers, run_bpk
+from conftest import leftovers, mounted, run_bpk
 
 
 @pytest.fixture
@@ -71,3 +72,13 @@ def test_full_disk_leaves_nothing():
         result = run_bpk("salvage", pack, folder / "out.bpk")
         assert result.status == 1 and "no room for the new pack" in result.err
         assert sorted(os.listdir(folder)) == [pack.name]
+
+
+def test_the_export_of_a_salvaged_mount_is_what_salvage_makes(folder, pack):
+    want, whole = edit.book(pack), pack.read_bytes()
+    last = max(bpkref.read(pack).tensors.values(), key=lambda tensor: tensor.end)
+    os.truncate(pack, len(whole) - 1)
+    want.drop(last.name)
+    with mounted(pack, "salvage", expect=None) as mount:
+        shutil.copy(mount.path / "views/export/model.bpk", folder / "copy.bpk")
+    edit.check_pack(folder / "copy.bpk", want)

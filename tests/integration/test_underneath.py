@@ -1,5 +1,6 @@
 """Packs that are cut, of doubtful layout, or that change, are replaced or vanish while they are mounted."""
 
+import json
 import os
 import signal
 import subprocess
@@ -8,9 +9,25 @@ import time
 
 import pytest
 
+import bpkcrash as crash
+import bpkedit as edit
 import bpkview as view
 from bpkref import build, file_names, read
-from conftest import BYTES, TENSORS, GOOD, check_lines, code_of, mounted, run_bpkfs, weight
+from conftest import (
+    BPKFS,
+    BYTES,
+    ENVIRONMENT,
+    GOOD,
+    TENSORS,
+    check_lines,
+    code_of,
+    mounted,
+    run_bpk,
+    run_bpkfs,
+    table_entry,
+    wait_until,
+    weight,
+)
 
 # --- Salvage and layouts ---
 
@@ -172,3 +189,56 @@ def test_touched_only(pack):
     with mounted(pack, expect=CHANGED) as mount:
         os.utime(pack, (1, 1))
         assert code_of(weight(mount.path).read_bytes) == "EIO"
+
+
+# --- What the status says of it ---
+
+
+def said_of_pack(mount, pack):
+    problems = json.loads((mount.path / ".bpkfs/status.json").read_text())["problems"]
+    return [p["reason"] for p in problems if p["file"] == pack.name]
+
+
+@pytest.mark.parametrize("writable", [False, True])
+@pytest.mark.parametrize("what", ["replaced", "deleted", "renamed", "folder renamed", "nothing"])
+def test_status_says_what_became_of_the_pack(folder, what, writable):
+    inside = folder / "inside"
+    inside.mkdir()
+    pack = edit.make_pack(inside)
+    other = edit.make_pack(folder, [("other", "U8", [1], b"x", None)], name="other.bpk")
+    with crash.daemon(pack, *([] if writable else ["ro"])) as mount:
+        assert said_of_pack(mount, pack) == []
+        if what == "replaced":
+            other.rename(pack)
+        elif what == "deleted":
+            pack.unlink()
+        elif what == "renamed":
+            pack.rename(folder / "elsewhere.bpk")
+        elif what == "folder renamed":
+            inside.rename(folder / "moved")
+        said = said_of_pack(mount, pack)
+        if what in ("nothing", "folder renamed"):
+            assert said == []
+        else:
+            assert len(said) == 1 and ("was replaced by another file" in said[0]) == (what == "replaced"), said
+            assert ("is not at its place any more" in said[0]) == (what != "replaced")
+            assert ("'bpk commit --to FILE' saves" in said[0]) == writable
+        assert crash.leave(mount) == 0
+
+
+@pytest.mark.parametrize("options", [[], ["-s"]])
+def test_a_mount_that_covers_its_pack(folder, options):
+    """The pack is at its place, though no path leads to it; a commit finds it."""
+    pack = edit.make_pack(folder)
+    daemon = subprocess.Popen([BPKFS, "-f", *options, pack, folder], env=ENVIRONMENT)
+    try:
+        wait_until(lambda: table_entry(folder) is not None, "mounted")
+        (folder / "metadata/new").write_text("x\n")
+        assert json.loads((folder / ".bpkfs/status.json").read_text())["problems"] == []
+        result = run_bpk("commit", folder)
+        assert (result.status, result.err) == (0, "")
+        assert json.loads((folder / ".bpkfs/status.json").read_text())["problems"] == []
+    finally:
+        subprocess.run(["umount", folder], check=True)
+        assert daemon.wait(20) == 0
+    assert edit.book(pack).metadata["new"] == "x"

@@ -12,7 +12,7 @@ import pytest
 import bpkedit as edit
 import bpkref
 import bpkview
-from conftest import FIXTURES, NO_SHARED, code_of, mounted
+from conftest import FIXTURES, NO_SHARED, code_of, mounted, run_bpk
 
 PACKS = sorted(FIXTURES.glob("*.bpk")) or [pytest.param(FIXTURES, marks=NO_SHARED)]
 HEADER = 128  # bytes of it for arrays of few dimensions
@@ -425,6 +425,24 @@ def test_ordinary_tools_copy_arrays(folder):
         shutil.copyfile(view(mount, "text"), folder / "text.npy")
         assert np.load(folder / "text.npy").tobytes() == edit.TEXT
     edit.check_pack(pack, expected)
+
+
+def test_an_emptied_view_is_a_problem(folder):
+    """The tensor is as it was, and whoever emptied its view learns that."""
+    pack = edit.make_pack(folder)
+    before = edit.book(pack)
+    with edit.edited(pack, status=3) as mount:
+        view(mount, "fc.weight").write_bytes(b"")
+        assert edit.problems(mount) == {"views/npy/fc.weight.npy": "is empty: write it again, or remove it"}
+        assert edit.status(mount)["scratch"] == []
+        assert run_bpk("commit", mount.path).status == 1
+    edit.check_pack(pack, before)
+    with edit.edited(pack) as mount:
+        assert list(edit.problems(mount)) == ["views/npy/fc.weight.npy"]
+        view(mount, "fc.weight").unlink()
+        assert edit.problems(mount) == {}
+        assert np.load(view(mount, "fc.weight")).tobytes() == before.tensor("fc.weight")[3]
+    edit.check_pack(pack, before)
 
 
 def test_pending_files_stay_and_scratch_goes(folder):

@@ -267,6 +267,14 @@ int kit_truncate(struct kit *kit, enum bpk_folder folder, const char *name, uint
     return bpk_edits_truncate(kit->edits, &place, size);
 }
 
+int kit_chmod(struct kit *kit, const struct bpk_place *place, mode_t mode) {
+    return bpk_edits_set_attr(kit->edits, place, &(struct stat){.st_mode = mode}, BPK_SET_MODE);
+}
+
+int kit_touch(struct kit *kit, const struct bpk_place *place, struct timespec mtime) {
+    return bpk_edits_set_attr(kit->edits, place, &(struct stat){.st_mtim = mtime}, BPK_SET_MTIME);
+}
+
 int kit_unlink(struct kit *kit, enum bpk_folder folder, const char *name) {
     struct bpk_place place = kit_place(kit, folder, name);
     return place.number ? bpk_edits_unlink(kit->edits, &place) : -ENOENT;

@@ -51,6 +51,8 @@ void kit_put_bytes(struct kit *kit, enum bpk_folder folder, const char *name, co
                    size_t size);
 void kit_write(struct kit *kit, const char *tensor, uint64_t offset, const char *text);
 int kit_truncate(struct kit *kit, enum bpk_folder folder, const char *name, uint64_t size);
+int kit_chmod(struct kit *kit, const struct bpk_place *place, mode_t mode);
+int kit_touch(struct kit *kit, const struct bpk_place *place, struct timespec mtime);
 int kit_unlink(struct kit *kit, enum bpk_folder folder, const char *name);
 int kit_rename(struct kit *kit, enum bpk_folder folder, const char *from, const char *to);
 int kit_flush(struct kit *kit, enum bpk_folder folder, const char *name);

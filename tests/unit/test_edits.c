@@ -365,8 +365,8 @@ START_TEST(a_touched_file_is_there_after_a_discard_while_it_is_open) {
     size_t n;
     bpk_edits_opened(kit.edits, &c, true);
     bpk_edits_opened(kit.edits, &note, true);
-    ck_assert_int_eq(bpk_edits_set_mode(kit.edits, &c, 0600), 0);
-    ck_assert_int_eq(bpk_edits_set_mode(kit.edits, &note, 0600), 0);
+    ck_assert_int_eq(kit_chmod(&kit, &c, 0600), 0);
+    ck_assert_int_eq(kit_chmod(&kit, &note, 0600), 0);
     ck_assert_int_eq(bpk_edits_discard(kit.edits, NULL, NULL), 0);
     ck_assert(!kit_has_edits_folder(&kit));
     c.name = NULL;
@@ -410,14 +410,14 @@ START_TEST(modes_and_times_last_as_long_as_the_mount) {
     struct bpk_place a = kit_place(&kit, T, "a");
     struct bpk_file_stat attr;
     const struct timespec when = {1234567890, 5};
-    ck_assert_int_eq(bpk_edits_set_mode(kit.edits, &a, 0100640), 0);
-    ck_assert_int_eq(bpk_edits_set_mtime(kit.edits, &a, &when), 0);
+    ck_assert_int_eq(kit_chmod(&kit, &a, 0100640), 0);
+    ck_assert_int_eq(kit_touch(&kit, &a, when), 0);
     ck_assert_int_eq(bpk_edits_stat(kit.edits, &a, &attr), 0);
     ck_assert_uint_eq(attr.mode, 0640);
     ck_assert_int_eq(attr.mtime.tv_sec, 1234567890);
     ck_assert(is_as_made("a", PLACE_A, 10));
     struct bpk_place none = {T, "none", 99};
-    ck_assert_int_eq(bpk_edits_set_mode(kit.edits, &none, 0600), -ENOENT);
+    ck_assert_int_eq(kit_chmod(&kit, &none, 0600), -ENOENT);
     ck_assert_int_eq(bpk_edits_write(kit.edits, &none, 0, "x", 1), -ENOENT);
 }
 

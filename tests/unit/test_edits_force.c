@@ -19,9 +19,9 @@ static void edit(void) {
     struct bpk_place h = kit_place(&kit, T, "h");
     struct bpk_place sidecar = kit_place(&kit, T, "h.json");
     struct bpk_place producer = kit_place(&kit, M, "producer");
-    ck_assert_int_eq(bpk_edits_set_mode(kit.edits, &h, 0600), 0); /* touched, not written */
-    ck_assert_int_eq(bpk_edits_set_mode(kit.edits, &sidecar, 0600), 0);
-    ck_assert_int_eq(bpk_edits_set_mode(kit.edits, &producer, 0600), 0);
+    ck_assert_int_eq(kit_chmod(&kit, &h, 0600), 0); /* touched, not written */
+    ck_assert_int_eq(kit_chmod(&kit, &sidecar, 0600), 0);
+    ck_assert_int_eq(kit_chmod(&kit, &producer, 0600), 0);
     kit_put(&kit, T, "new", "xyz");
     kit_sidecar(&kit, "new", 3);
     kit_put(&kit, M, "note", "edited\n");

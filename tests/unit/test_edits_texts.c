@@ -501,7 +501,8 @@ int main(void) {
     tcase_add_loop_test(tc, a_key_that_is_written_after_its_map_was_removed_stays, 0, 2);
     tcase_add_test(tc, a_removed_map_is_emptied_by_name_only);
     tc = editbase_case(suite, "handles");
-    tcase_add_loop_test(tc, a_held_text_stays_as_written_until_the_mount_is_gone, 0, ROWS(held_texts));
+    tcase_add_loop_test(tc, a_held_text_stays_as_written_until_the_mount_is_gone, 0,
+                        ROWS(held_texts));
     tcase_add_test(tc, a_held_text_that_is_not_whole_stays);
     tc = editbase_case(suite, "in_force");
     tcase_add_test(tc, a_descriptor_is_what_the_sidecar_says);
