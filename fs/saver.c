@@ -3,10 +3,12 @@
 #include "control.h"
 #include "pack/atomic_file.h"
 #include "pack/diag.h"
+#include "pack/text.h"
 #include "pack/util.h"
 #include "requests.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -36,8 +38,24 @@ static int check_outside_mount(int folder, struct bpk_diag *diag) {
         return bpk_diag_set(diag, -errno, BPK_NO_OFFSET, "cannot look at the folder: %s",
                             strerror(errno));
     if (attr.st_dev == mount.st_dev)
-        return bpk_diag_set(diag, -EINVAL, BPK_NO_OFFSET, "the new file would be in the mount");
+        return bpk_diag_set(diag, -EINVAL, BPK_NO_OFFSET, "it would be in the mount");
     return 0;
+}
+
+/* What is wrong with the new file, and not with an edit, is said with its name. */
+static int save_fault(const struct job *job, int r, struct bpk_diag *diag) {
+    enum { SHOWN = 100 };
+    size_t len = strlen(job->path);
+    const struct bpk_diag fault = *diag;
+    char end[SHOWN + 1];
+    char shown[3 * SHOWN + 1];
+    if (r == 0 || r == -EBADMSG || r == -EBUSY)
+        return r;
+    (void)snprintf(end, sizeof(end), "%s", len > SHOWN ? job->path + len - SHOWN : job->path);
+    bpk_text_make_utf8(end);
+    bpk_text_escape(end, strlen(end), shown, sizeof(shown));
+    return bpk_diag_set(diag, r, BPK_NO_OFFSET, "%s%s: %s", len > SHOWN ? "..." : "", shown,
+                        fault.sentence);
 }
 
 static int save(const struct job *job, const struct bpk_remarks *remarks, struct bpk_diag *diag) {
@@ -45,8 +63,7 @@ static int save(const struct job *job, const struct bpk_remarks *remarks, struct
     _cleanup_free_ char *name = NULL;
     int r = bpk_open_folder(job->path, &folder, &name);
     if (r < 0)
-        return bpk_diag_set(diag, r, BPK_NO_OFFSET, "cannot open the folder of the new file: %s",
-                            strerror(-r));
+        return bpk_diag_set(diag, r, BPK_NO_OFFSET, "cannot open its folder: %s", strerror(-r));
     r = check_outside_mount(folder, diag);
     return r < 0 ? r : bpk_edits_save(saver.mount->edits, job->mode, folder, name, remarks, diag);
 }
@@ -57,7 +74,7 @@ static void do_job(const struct job *job) {
     size_t size = job->size;
     struct bpk_outbuf text = {0};
     const struct bpk_remarks remarks = {bpk_remarks_collect, &text};
-    int r = save(job, &remarks, &diag);
+    int r = save_fault(job, save(job, &remarks, &diag), &diag);
     bpk_control_note(saver.mount, r, diag.sentence, &text);
     pthread_mutex_lock(&saver.lock); /* who has the answer may ask for the next */
     free(bpk_steal_ptr(saver.job.path));

@@ -134,7 +134,10 @@ bool bpk_cli_argument_fault(const char *path, const char *argument, const char *
 bool bpk_cli_change_done(struct bpk_cli_change *change, const char *name, int r) {
     char shown[300];
     change->touched = true;
-    if (r < 0)
+    /* The folder of the edits and the new pack are beside the old one. */
+    if (r == -EACCES || r == -EPERM || r == -EROFS || r == -ENOSPC || r == -EDQUOT)
+        bpk_cli_error(change->pack.path, "nothing can be written beside it: %s", strerror(-r));
+    else if (r < 0)
         bpk_cli_error(change->pack.path, "cannot edit '%s': %s", show(name, shown), strerror(-r));
     return r >= 0;
 }

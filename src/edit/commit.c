@@ -313,7 +313,7 @@ int bpk_edits_save(struct bpk_edits *edits, enum bpk_commit_mode mode, int folde
     bool something = false;
     if (is_edits_folder(edits, folder))
         return bpk_diag_set(diag, -EINVAL, BPK_NO_OFFSET,
-                            "the new file would be in the edits folder");
+                            "it would be in the edits folder");
     int r = begin_commit(&commit, &plan, &something, diag);
     if (r < 0)
         return r;

@@ -1,12 +1,15 @@
 """What bpk and bpkfs say when something is in the way: each sentence says what to do about it."""
 
+import contextlib
 import os
 import re
 import signal
 
 import pytest
 
+import bpkcrash as crash
 import bpkedit as edit
+import conftest
 from conftest import BPKFS, ENVIRONMENT, run, run_bpk
 
 
@@ -155,3 +158,29 @@ def test_import_of_what_is_no_file(folder):
         result = run_bpk("import", *arguments, folder / "out.bpk")
         assert (result.status, result.err) == (1, f"bpk: {path}: {said}\n")
     assert not (folder / "out.bpk").exists()
+
+
+@contextlib.contextmanager
+def unwritable(folder):
+    """Root may write where the mode says otherwise, but not into an immutable folder."""
+    if os.geteuid() != 0:
+        folder.chmod(0o555)
+    elif run("chattr", "+i", folder).status != 0:
+        conftest.missing("no immutable folders here")
+    try:
+        yield
+    finally:
+        if os.geteuid() != 0:
+            folder.chmod(0o755)
+        else:
+            run("chattr", "-i", folder)
+
+
+def test_a_folder_that_cannot_be_written(folder, pack):
+    """Nobody has asked for the files that a verb would make there: they are not what is said."""
+    crash.need("chattr")
+    with unwritable(folder):
+        for command in (["set", pack, "k=new"], ["unset", pack, "k"], ["rm", pack, "text"], ["mv", pack, "text", "t"]):
+            result = run_bpk(*command)
+            assert result.status == 1 and result.err.startswith(f"bpk: {pack}: nothing can be written beside it: "), result
+    assert sorted(os.listdir(folder)) == [pack.name]

@@ -83,18 +83,19 @@ def test_refusals(mount, folder, packs):
         folder / "sub": "there is a folder of that name already",
         "/": "there is a folder of that name already",
         packs / "model.bpk": "there is a file of that name already",
-        folder / "nowhere/x": "cannot open the folder of the new file: No such file or directory",
-        folder / "here.bpk/x": "cannot open the folder of the new file: Not a directory",
-        mount.path / "copy.bpk": "the new file would be in the mount",
-        mount.tensors / "copy.bpk": "the new file would be in the mount",
-        mount.path / "metadata.json": "the new file would be in the mount",
-        folder / "into/copy.bpk": "the new file would be in the mount",
-        edits / "copy.bpk": "the new file would be in the edits folder",
+        folder / "nowhere/x": "cannot open its folder: No such file or directory",
+        folder / "here.bpk/x": "cannot open its folder: Not a directory",
+        mount.path / "copy.bpk": "it would be in the mount",
+        mount.tensors / "copy.bpk": "it would be in the mount",
+        mount.path / "metadata.json": "it would be in the mount",
+        folder / "into/copy.bpk": "it would be in the mount",
+        edits / "copy.bpk": "it would be in the edits folder",
         folder / ("x" * 300): "File name too long",
     }.items():
         result = save(mount, to)
         assert (result.status, result.out) == (1, b"")
-        check_lines(result.err, [rf"^bpk: {re.escape(str(mount.path))}: .*{re.escape(reason)}$"])
+        shown = re.escape(str(to)[-100:])
+        check_lines(result.err, [rf"^bpk: {re.escape(str(mount.path))}: (\.\.\.)?{shown}: .*{re.escape(reason)}$"])
     assert before == {path: sorted(os.listdir(path)) for path in before}
     assert (folder / "here.bpk").read_bytes() == b"here"
 
