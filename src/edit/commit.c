@@ -312,8 +312,7 @@ int bpk_edits_save(struct bpk_edits *edits, enum bpk_commit_mode mode, int folde
     struct bpk_plan plan = {0};
     bool something = false;
     if (is_edits_folder(edits, folder))
-        return bpk_diag_set(diag, -EINVAL, BPK_NO_OFFSET,
-                            "it would be in the edits folder");
+        return bpk_diag_set(diag, -EINVAL, BPK_NO_OFFSET, "it would be in the edits folder");
     int r = begin_commit(&commit, &plan, &something, diag);
     if (r < 0)
         return r;

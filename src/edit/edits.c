@@ -199,7 +199,6 @@ static void free_tables(struct bpk_edits *edits) {
     struct bpk_open *next_open;
     HASH_ITER(hh, edits->opens, open, next_open)
     bpk_state_free_open(edits, open);
-    edits->aside_count = 0;
 }
 
 void bpk_edits_close(struct bpk_edits *edits) {
@@ -347,7 +346,6 @@ int bpk_edits_discard(struct bpk_edits *edits, bpk_dropped_fn *dropped, void *co
         stale_sidecar(edits, stem->name);
         free_stems_and_maps(edits);
         bpk_outbuf_clear(&edits->record); /* what was kept for handles is no edit */
-        edits->aside_count = 0;
         edits->frames = 0;
         edits->broken = r < 0;
         if (r == 0)
@@ -380,17 +378,16 @@ static bool is_spent_scratch(struct bpk_edits *edits, const struct bpk_entry *en
         return false;
     if (!file->target && !bpk_rules_is_scratch(name))
         return is_empty_scratch(edits, file);
-    if (!file->moved_from)
+    if (!file->aside)
         return true;
-    const struct bpk_entry *source =
-        bpk_state_entry(edits, file->moved_from_folder, file->moved_from);
+    const struct bpk_entry *source = bpk_state_entry(edits, file->aside->folder, file->aside->name);
     if ((source && !source->file) ||
-        bpk_judge_text(edits, file->moved_from_folder, file->moved_from, reason, sizeof(reason)))
+        bpk_judge_text(edits, file->aside->folder, file->aside->name, reason, sizeof(reason)))
         return false;
-    if (file->moved_from_folder != BPK_IN_TENSORS ||
-        bpk_state_is_text(edits, BPK_IN_TENSORS, file->moved_from))
+    if (file->aside->folder != BPK_IN_TENSORS ||
+        bpk_state_is_text(edits, BPK_IN_TENSORS, file->aside->name))
         return true;
-    if (bpk_judge_stem(edits, file->moved_from, &judged) < 0)
+    if (bpk_judge_stem(edits, file->aside->name, &judged) < 0)
         return false;
     bpk_desc_unref(judged.desc);
     return judged.judgement != BPK_JUDGED_INVALID;

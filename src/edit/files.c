@@ -80,9 +80,57 @@ static void free_file(struct bpk_file *file) {
     bpk_content_unref(file->content, true);
     free(file->name);
     free(file->target);
-    free(file->moved_from);
     free(file->reason);
     free(file);
+}
+
+/* `key`: room for one. */
+static size_t aside_key(enum bpk_folder folder, const char *name, char *key) {
+    key[0] = (char)folder;
+    return (size_t)(stpcpy(key + 1, name) - key);
+}
+
+struct bpk_file *bpk_state_find_aside(struct bpk_edits *edits, enum bpk_folder folder,
+                                      const char *name) {
+    char key[BPK_FILE_NAME_BUF + 8];
+    struct bpk_aside *aside;
+    if (strlen(name) >= BPK_FILE_NAME_BUF)
+        return NULL;
+    size_t len = aside_key(folder, name, key);
+    HASH_FIND(hh, edits->asides, key, len, aside);
+    return aside ? aside->file : NULL;
+}
+
+static void drop_aside(struct bpk_edits *edits, struct bpk_file *file) {
+    if (!file->aside)
+        return;
+    HASH_DEL(edits->asides, file->aside);
+    free(file->aside);
+    file->aside = NULL;
+}
+
+int bpk_state_set_aside(struct bpk_edits *edits, struct bpk_file *file, enum bpk_folder folder,
+                        const char *name) {
+    drop_aside(edits, file);
+    if (!name)
+        return 0;
+    struct bpk_file *other = bpk_state_find_aside(edits, folder, name);
+    if (other)
+        drop_aside(edits, other);
+    struct bpk_aside *aside = calloc(1, sizeof(*aside) + strlen(name) + 2);
+    if (!aside)
+        return -ENOMEM;
+    aside->file = file;
+    aside->folder = folder;
+    aside->name = aside->key + 1;
+    aside->key_len = aside_key(folder, name, aside->key);
+    HASH_ADD(hh, edits->asides, key, aside->key_len, aside);
+    if (!aside->hh.tbl) {
+        free(aside);
+        return -ENOMEM;
+    }
+    file->aside = aside;
+    return 0;
 }
 
 struct bpk_file *bpk_state_add_file(struct bpk_edits *edits, uint64_t number,
@@ -112,6 +160,7 @@ int bpk_state_renumber(struct bpk_edits *edits, struct bpk_file *file, uint64_t 
     HASH_ADD(by_number, edits->files, number, sizeof(file->number), file);
     if (file->by_number.tbl)
         return 0;
+    drop_aside(edits, file);
     free_file(file); /* it is in no table: nothing else can be done with it */
     return -ENOMEM;
 }
@@ -120,6 +169,7 @@ void bpk_state_drop_file(struct bpk_edits *edits, struct bpk_file *file) {
     HASH_DELETE(by_number, edits->files, file);
     bpk_content_unref(file->content, false);
     file->content = NULL;
+    drop_aside(edits, file);
     free_file(file);
 }
 

@@ -99,17 +99,9 @@ int bpk_judge_parse_all(struct bpk_edits *edits) {
  * another part of the pack since: a pending file that was given a sidecar. */
 struct bpk_file *bpk_judge_aside(struct bpk_edits *edits, enum bpk_folder folder,
                                  const char *name) {
-    struct bpk_file *file;
-    struct bpk_file *next;
-    if (edits->aside_count == 0) /* looked up for every name that is gone: mostly for nothing */
-        return NULL;
-    HASH_ITER(by_number, edits->files, file, next) {
-        if (file->name && file->moved_from && file->moved_from_folder == folder &&
-            strcmp(file->moved_from, name) == 0 &&
-            !bpk_state_is_part_of_pack(edits, file->folder, file->name))
-            return file;
-    }
-    return NULL;
+    struct bpk_file *file = bpk_state_find_aside(edits, folder, name);
+    bool waits = file && file->name && !bpk_state_is_part_of_pack(edits, file->folder, file->name);
+    return waits ? file : NULL;
 }
 
 static void invalid(struct bpk_judged *judged, const char *path, const char *reason) {

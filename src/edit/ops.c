@@ -58,32 +58,44 @@ int bpk_state_reveal_sidecar(struct bpk_edits *edits, const char *name) {
     return bpk_state_set_entry(edits, BPK_IN_TENSORS, sidecar, file);
 }
 
+static bool take_from_file(struct bpk_edits *edits, struct bpk_file *file, uint64_t param_id) {
+    if (!file || !file->has_param_id || file->param_id != param_id)
+        return false;
+    file->has_param_id = false;
+    bpk_record_file(edits, file);
+    return true;
+}
+
 /* A tensor was moved aside: its param_id waits at its bytes and in the memory of its name. Where
- * new bytes came to the name, those aside have it no more. */
-static void take_from_bytes(struct bpk_edits *edits, uint64_t param_id) {
+ * new bytes came to the name, those aside have it no more; mostly they are its own. */
+static void take_from_bytes(struct bpk_edits *edits, const char *name, uint64_t param_id) {
     struct bpk_file *file;
     struct bpk_file *next;
-    if (edits->aside_count == 0)
+    if (!edits->asides ||
+        take_from_file(edits, bpk_state_find_aside(edits, BPK_IN_TENSORS, name), param_id))
         return;
-    HASH_ITER(by_number, edits->files, file, next) {
-        if (!file->has_param_id || file->param_id != param_id)
-            continue;
-        file->has_param_id = false;
-        bpk_record_file(edits, file);
-    }
+    HASH_ITER(by_number, edits->files, file, next)
+    (void)take_from_file(edits, file, param_id);
+}
+
+static bool take_from_stem(struct bpk_edits *edits, struct bpk_stem *stem, uint64_t param_id) {
+    if (!stem || !stem->remembered || !stem->remembers_param_id ||
+        !stem->remembered->means.has_param_id || stem->remembered->means.param_id != param_id)
+        return false;
+    stem->remembers_param_id = false;
+    bpk_record_stem(edits, stem);
+    return true;
 }
 
 /* The other way: the bytes became another tensor, and the name remembers it no more. */
-static void take_from_names(struct bpk_edits *edits, uint64_t param_id) {
+static void take_from_names(struct bpk_edits *edits, const struct bpk_file *file,
+                            uint64_t param_id) {
     struct bpk_stem *stem;
     struct bpk_stem *next;
-    HASH_ITER(hh, edits->stems, stem, next) {
-        if (!stem->remembered || !stem->remembers_param_id ||
-            !stem->remembered->means.has_param_id || stem->remembered->means.param_id != param_id)
-            continue;
-        stem->remembers_param_id = false;
-        bpk_record_stem(edits, stem);
-    }
+    if (file->aside && take_from_stem(edits, bpk_state_stem(edits, file->aside->name), param_id))
+        return;
+    HASH_ITER(hh, edits->stems, stem, next)
+    (void)take_from_stem(edits, stem, param_id);
 }
 
 /* Bytes without a descriptor are put at a name: they take what the name has, or remembers. A
@@ -104,9 +116,9 @@ static int adopt_descriptor(struct bpk_edits *edits, struct bpk_file *file, cons
     if (!desc)
         return -ENOMEM;
     if (by_name)
-        take_from_bytes(edits, desc->means.param_id);
+        take_from_bytes(edits, name, desc->means.param_id);
     else if (file->has_param_id)
-        take_from_names(edits, desc->means.param_id);
+        take_from_names(edits, file, desc->means.param_id);
     file->has_param_id = false;
     stem->now = desc;
     bpk_record_stem(edits, stem);
@@ -231,13 +243,12 @@ static size_t place_room(struct bpk_edits *edits, const struct bpk_place *place)
 
 /* What was moved aside from the name before is no way back to it any more. */
 static void forget_aside(struct bpk_edits *edits, enum bpk_folder folder, const char *name) {
-    struct bpk_file *aside;
-    while ((aside = bpk_judge_aside(edits, folder, name))) {
-        free(aside->moved_from);
-        aside->moved_from = NULL;
-        aside->changed = edits->clock;
-        bpk_record_file(edits, aside);
-    }
+    struct bpk_file *file = bpk_state_find_aside(edits, folder, name);
+    if (!file)
+        return;
+    (void)bpk_state_set_aside(edits, file, folder, NULL);
+    file->changed = edits->clock;
+    bpk_record_file(edits, file);
 }
 
 int bpk_state_keep_for_handles(struct bpk_edits *edits, struct bpk_file *file) {
@@ -322,9 +333,8 @@ static int unlink_file(struct bpk_edits *edits, const struct bpk_place *place) {
     if (r == 0)
         r = lose(edits, folder, name);
     /* What was moved aside goes for good with the copy that was kept of it. */
-    if (r == 0 && file->moved_from &&
-        !bpk_state_exists(edits, file->moved_from_folder, file->moved_from))
-        r = lose(edits, file->moved_from_folder, file->moved_from);
+    if (r == 0 && file->aside && !bpk_state_exists(edits, file->aside->folder, file->aside->name))
+        r = lose(edits, file->aside->folder, file->aside->name);
     return r == 0 ? orphan(edits, file) : r;
 }
 
@@ -368,19 +378,13 @@ static int carry_descriptor(struct bpk_edits *edits, struct bpk_file *file, cons
  * of the pack again. */
 static int note_aside(struct bpk_edits *edits, struct bpk_file *file, const char *from,
                       bool was_part, bool is_part) {
-    if (is_part) {
-        free(file->moved_from);
-        file->moved_from = NULL;
-        return 0;
-    }
-    if (file->moved_from || !was_part)
+    if (is_part)
+        return bpk_state_set_aside(edits, file, file->folder, NULL);
+    if (file->aside || !was_part)
         return 0;
     /* Only the last one is put back: an older one is a backup like any other. */
     forget_aside(edits, file->folder, from);
-    file->moved_from = strdup(from);
-    file->moved_from_folder = file->folder;
-    edits->aside_count++;
-    return file->moved_from ? 0 : -ENOMEM;
+    return bpk_state_set_aside(edits, file, file->folder, from);
 }
 
 static int replace_target(struct bpk_edits *edits, enum bpk_folder folder, const char *name) {

@@ -122,8 +122,7 @@ static void clean_file(struct bpk_edits *edits, const struct bpk_committed *comm
         return;
     bpk_content_unref(file->content, false);
     file->content = NULL;
-    free(file->moved_from);
-    file->moved_from = NULL;
+    (void)bpk_state_set_aside(edits, file, file->folder, NULL);
     entry->clean = true;
     if (is_text)
         bpk_state_stale(edits, file->number);
@@ -176,8 +175,7 @@ static int settle_entry(struct bpk_edits *edits, const struct bpk_committed *com
         !is_held(committed, entry->file) &&
         (!entry->file->content || entry->file->verdict == BPK_TEXT_GOOD))
         drop_named(edits, entry);
-    else if (!entry->file->moved_from ||
-             !bpk_committed_left_out(committed, entry->file->moved_from))
+    else if (!entry->file->aside || !bpk_committed_left_out(committed, entry->file->aside->name))
         entry->file->has_param_id = false; /* as the name that it was moved from forgets it */
     return 0;
 }
@@ -277,14 +275,14 @@ static int show_names(struct bpk_edits *edits, const struct bpk_pack *old,
             r = show_name(edits, BPK_IN_TENSORS, name);
     }
     HASH_ITER(by_number, edits->files, file, next) {
-        if (r < 0 || !file->name || !file->moved_from || file->moved_from_folder != BPK_IN_METADATA)
+        if (r < 0 || !file->name || !file->aside || file->aside->folder != BPK_IN_METADATA)
             continue;
-        key = (struct bpk_str){file->moved_from, strlen(file->moved_from)};
+        key = (struct bpk_str){file->aside->name, strlen(file->aside->name)};
         if (bpk_names_find(edits->key_names, key, &index) < 0)
             continue;
         bpk_pack_metadata(edits->base, index, &key, &value);
         if (bpk_pack_find_metadata(old, key, &index) < 0)
-            r = show_name(edits, BPK_IN_METADATA, file->moved_from);
+            r = show_name(edits, BPK_IN_METADATA, file->aside->name);
     }
     return r;
 }

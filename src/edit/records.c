@@ -51,8 +51,8 @@ void bpk_record_file(struct bpk_edits *edits, const struct bpk_file *file) {
     put_u64(out, file->mode);
     put_u64(out, file->content ? file->content->id : 0);
     put_name(out, file->target);
-    put_name(out, file->moved_from);
-    put_u64(out, file->moved_from_folder);
+    put_name(out, file->aside ? file->aside->name : NULL);
+    put_u64(out, file->aside ? file->aside->folder : 0);
     put_u64(out, file->has_param_id);
     put_u64(out, file->param_id);
     put_u64(out, file->unparsed);

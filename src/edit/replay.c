@@ -110,12 +110,12 @@ static void read_file(struct reader *reader) {
     uint64_t content = get_u64(reader);
     free(file->target);
     file->target = get_name(reader);
-    free(file->moved_from);
-    file->moved_from = get_name(reader);
-    file->moved_from_folder = (enum bpk_folder)get_u64(reader);
+    _cleanup_free_ char *moved_from = get_name(reader);
+    enum bpk_folder from_folder = (enum bpk_folder)get_u64(reader);
+    if (bpk_state_set_aside(edits, file, from_folder, moved_from) < 0)
+        out_of_memory(reader);
     file->has_param_id = get_u64(reader);
     file->param_id = get_u64(reader);
-    edits->aside_count += file->moved_from != NULL;
     file->unparsed = get_u64(reader);
     file->verdict = (enum bpk_text_verdict)get_u64(reader);
     free(file->reason);

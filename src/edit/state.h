@@ -44,10 +44,8 @@ struct bpk_file {
     bool has_gid;
     uid_t uid;
     gid_t gid;
-    struct timespec mtime; /* 0: the pack's */
-    /* the real name that it was moved aside from; NULL: none */
-    char *moved_from;
-    enum bpk_folder moved_from_folder;
+    struct timespec mtime;   /* 0: the pack's */
+    struct bpk_aside *aside; /* it was moved aside from a name of the pack; NULL: it was not */
     /* of the tensor that it was when it was moved aside, until its bytes or the name that they had
      * are part of the pack again */
     bool has_param_id;
@@ -58,6 +56,16 @@ struct bpk_file {
     enum bpk_text_verdict verdict;
     char *reason;     /* why the verdict is not good; owned */
     uint64_t changed; /* the edits' clock when it was last changed */
+};
+
+/* A name of the pack, by which the file that was last moved aside from it is found. */
+struct bpk_aside {
+    UT_hash_handle hh;
+    struct bpk_file *file;
+    enum bpk_folder folder;
+    const char *name; /* in `key` */
+    size_t key_len;
+    char key[]; /* key[0]: folder; then the name, terminated */
 };
 
 struct bpk_entry {
@@ -125,7 +133,7 @@ struct bpk_edits {
 
     struct bpk_file *files; /* by number */
     struct bpk_entry *entries;
-    size_t aside_count; /* at least as many files were moved aside from a real name */
+    struct bpk_aside *asides;
     struct bpk_stem *stems;
     struct bpk_open *opens;
     uint64_t frames; /* records in the journal */
@@ -201,6 +209,12 @@ int bpk_state_set_entry(struct bpk_edits *edits, enum bpk_folder folder, const c
 struct bpk_file *bpk_state_add_file(struct bpk_edits *edits, uint64_t number,
                                     enum bpk_folder folder, const char *name);
 void bpk_state_drop_file(struct bpk_edits *edits, struct bpk_file *file);
+/* Says from where a file was moved aside, instead of whichever was before; NULL: it was not. */
+int bpk_state_set_aside(struct bpk_edits *edits, struct bpk_file *file, enum bpk_folder folder,
+                        const char *name);
+/* The file that was last moved aside from a name; NULL: none. */
+struct bpk_file *bpk_state_find_aside(struct bpk_edits *edits, enum bpk_folder folder,
+                                      const char *name);
 /* Gives the file another number. -ENOMEM: the file is gone, and the edits cannot be used. */
 int bpk_state_renumber(struct bpk_edits *edits, struct bpk_file *file, uint64_t number);
 /* Where a place is: 0, or the errors of bpk_state_touch, or -ENOENT if it has no name any more. */

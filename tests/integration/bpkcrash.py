@@ -412,8 +412,11 @@ class Strace:
             self.process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr)
 
         def attached():
-            assert self.process.poll() is None, said.read_text()
-            return "attached" in said.read_text()
+            ended = self.process.poll() is not None
+            if "attached" in said.read_text():  # what is injected may have killed the process at once
+                return True
+            assert not ended, said.read_text()
+            return False
 
         try:
             wait_until(attached, "strace attached")
