@@ -164,6 +164,7 @@ static int mount_and_serve(struct fuse_args *args, const struct bpk_options *opt
     _cleanup_close_ int rules = options->no_sandbox ? -1 : bpk_sandbox_make_rules(mount->real_path);
     if (bpk_mountpoint_prepare(options->mountpoint, options->pack, &point) == 0) {
         if (fuse_session_mount(session, point.path) == 0) {
+            bpk_writable_tell(mount);
             set_readahead(mount, point.path);
             status = serve(session, options, mount, &point, bpk_steal_fd(&rules));
             unmount(session, &point);

@@ -30,6 +30,9 @@ struct bpk_mount {
      * file is the edits', who let go of it with the first commit. */
     struct bpk_pack *pack;
     struct bpk_edits *edits;      /* NULL: read-only */
+    const char *why_read_only;    /* though nobody asked for it; else NULL */
+    size_t recovered;             /* edits of an earlier mount */
+    bool leaves_edits;            /* they wait for a writable mount */
     struct fuse_session *session; /* set before the first request */
     struct bpk_pack_info info;
     struct bpk_names *tensor_names;

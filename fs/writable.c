@@ -49,12 +49,6 @@ static const char *why_read_only(const struct bpk_mount *mount, bool ignore_owne
     return NULL;
 }
 
-static void tell_of_left_edits(const struct bpk_mount *mount) {
-    if (bpk_store_is_there(mount->real_path))
-        bpk_log("%s: edits of an earlier mount are waiting; a writable mount has them",
-                mount->pack_path);
-}
-
 /* ---- who has it ------------------------------------------------------------------------------ */
 
 /* Whether a bpkfs shows the pack; says where. */
@@ -97,13 +91,11 @@ static int wait_for_holder(const struct bpk_mount *mount) {
 
 int bpk_writable_open(struct bpk_mount *mount, const struct bpk_options *options) {
     struct bpk_diag diag = {.offset = BPK_NO_OFFSET};
-    size_t recovered = 0;
     bool ignore_owner = options->chown && strcmp(options->chown, "ignore") == 0;
     const char *why = why_read_only(mount, ignore_owner);
     if (options->read_only || options->salvage || why) {
-        if (why && !options->read_only)
-            bpk_log("%s: mounted read-only: %s", mount->pack_path, why);
-        tell_of_left_edits(mount);
+        mount->why_read_only = options->read_only ? NULL : why;
+        mount->leaves_edits = bpk_store_is_there(mount->real_path);
         return 0;
     }
     const struct bpk_edits_options edits = {
@@ -113,7 +105,8 @@ int bpk_writable_open(struct bpk_mount *mount, const struct bpk_options *options
         .number_of = bpk_node_number_of,
         .number_context = mount,
     };
-    int r = bpk_edits_open(mount->real_path, mount->pack, &edits, &mount->edits, &recovered, &diag);
+    int r = bpk_edits_open(mount->real_path, mount->pack, &edits, &mount->edits, &mount->recovered,
+                           &diag);
     if (r == -EBUSY)
         return tell_holder(mount) ? r : wait_for_holder(mount);
     if (r < 0) {
@@ -122,16 +115,25 @@ int bpk_writable_open(struct bpk_mount *mount, const struct bpk_options *options
     }
     (void)bpk_pack_ref_table(mount->pack);
     bpk_pack_unref(mount->pack);
+    return 0;
+}
+
+void bpk_writable_tell(const struct bpk_mount *mount) {
+    const char *pack = mount->pack_path;
+    if (mount->why_read_only)
+        bpk_log("%s: mounted read-only: %s", pack, mount->why_read_only);
+    if (mount->leaves_edits)
+        bpk_log("%s: edits of an earlier mount are waiting; a writable mount has them", pack);
+    if (!mount->edits)
+        return;
     if (bpk_edits_are_damaged(mount->edits))
         bpk_log("%s: the journal of the edits is damaged: those made after the damage are lost",
-                mount->pack_path);
-    if (recovered > 0)
-        bpk_log("%s: edits of an earlier mount are back; 'bpk status' shows them",
-                mount->pack_path);
+                pack);
+    if (mount->recovered > 0)
+        bpk_log("%s: edits of an earlier mount are back; 'bpk status' shows them", pack);
     if (bpk_pack_stat(mount->pack)->st_nlink > 1)
         bpk_log("%s: it has other names (hard links): a commit leaves them with the old pack",
-                mount->pack_path);
-    return 0;
+                pack);
 }
 
 /* ---- -o commit=SECONDS ----------------------------------------------------------------------- */

@@ -72,6 +72,11 @@ static void sweep_data(struct bpk_edits *edits) {
     bpk_store_sweep(&edits->store, ids, count);
 }
 
+static void count_edit(void *count, const struct bpk_edit *edit) {
+    (void)edit;
+    ++*(size_t *)count;
+}
+
 static int read_back(struct bpk_edits *edits, const struct bpk_edits_options *options,
                      size_t *ret_recovered, struct bpk_diag *diag) {
     const char *pack_name = strrchr(edits->path, '/') + 1;
@@ -106,10 +111,7 @@ static int read_back(struct bpk_edits *edits, const struct bpk_edits_options *op
                    ? r
                    : bpk_diag_set(diag, r, BPK_NO_OFFSET, "cannot take up the edits in '%s': %s",
                                   edits->store.name, strerror(-r));
-    struct bpk_entry *entry;
-    struct bpk_entry *next;
-    HASH_ITER(hh, edits->entries, entry, next)
-    *ret_recovered += bpk_state_is_touched(edits, entry);
+    bpk_edits_list(edits, count_edit, ret_recovered);
     return 0;
 }
 

@@ -50,9 +50,9 @@ struct bpk_edits_options {
 };
 
 /* Takes the pack's lock, reads back what an earlier mount left, and is then ready for edits.
- * `path` leads to `pack`. *ret_recovered: how many names were found changed. -EBUSY: somebody else
- * has the pack; -EAGAIN: it was replaced since it was opened; -ESTALE: there are edits of another
- * version of it; -EEXIST, see `refuse`; `diag` says so. */
+ * `path` leads to `pack`. *ret_recovered: how many edits and other files it left. -EBUSY: somebody
+ * else has the pack; -EAGAIN: it was replaced since it was opened; -ESTALE: there are edits of
+ * another version of it; -EEXIST, see `refuse`; `diag` says so. */
 int bpk_edits_open(const char *path, struct bpk_pack *pack, const struct bpk_edits_options *options,
                    struct bpk_edits **ret_edits, size_t *ret_recovered, struct bpk_diag *diag);
 

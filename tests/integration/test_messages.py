@@ -10,7 +10,7 @@ import pytest
 import bpkcrash as crash
 import bpkedit as edit
 import conftest
-from conftest import BPKFS, ENVIRONMENT, run, run_bpk
+from conftest import BPKFS, ENVIRONMENT, check_lines, run, run_bpk
 
 
 @pytest.fixture
@@ -184,3 +184,19 @@ def test_a_folder_that_cannot_be_written(folder, pack):
             result = run_bpk(*command)
             assert result.status == 1 and result.err.startswith(f"bpk: {pack}: nothing can be written beside it: "), result
     assert sorted(os.listdir(folder)) == [pack.name]
+
+
+def test_what_a_mount_has_to_say_is_said_of_a_mount(folder, pack):
+    """One that fails says why, and nothing of edits that are back: they wait."""
+    with crash.daemon(pack) as mount:
+        (mount / "metadata/k").write_text("x\n")
+        crash.kill(mount)
+    (folder / "mnt").mkdir()
+    for options, point in ((["-o", "bogus"], "mnt"), ([], "model.bpk"), ([], "nowhere/mnt")):
+        for mode in ([], ["-o", "ro"]):
+            result = run(BPKFS, *options, *mode, pack, folder / point, env=ENVIRONMENT)
+            assert result.status != 0 and "earlier mount" not in result.err, result.err
+    for mode, said in ((["ro"], "are waiting"), ([], "are back")):
+        with crash.daemon(pack, *mode) as mount:
+            assert crash.leave(mount) == 0
+            check_lines(mount.read_log(), [f"edits of an earlier mount {said}"])
