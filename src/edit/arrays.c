@@ -22,9 +22,9 @@
 /* The file name of the tensor that `name` in views/npy/ is meant to be. */
 static bool tensor_of(const struct bpk_edits *edits, const char *name,
                       char ret_stem[BPK_FILE_NAME_BUF]) {
-    char decoded[256];
-    size_t len;
+    char buffer[BPK_FILE_NAME_BUF];
     uint32_t index;
+    struct bpk_str tensor;
     struct bpk_str stem;
     if (!bpk_rules_array_stem(name, &stem) || stem.len >= BPK_FILE_NAME_BUF)
         return false;
@@ -32,7 +32,7 @@ static bool tensor_of(const struct bpk_edits *edits, const char *name,
     ret_stem[stem.len] = '\0';
     /* A name that the base has is always the base's; of others, an editor's own is no tensor's. */
     return bpk_state_find_base(edits, ret_stem, &index) ||
-           (!bpk_rules_is_scratch(name) && bpk_rules_is_spelled_right(ret_stem, decoded, &len));
+           (!bpk_rules_is_scratch(name) && bpk_state_tensor_name(edits, ret_stem, buffer, &tensor));
 }
 
 bool bpk_state_is_array(const struct bpk_edits *edits, enum bpk_folder folder, const char *name) {

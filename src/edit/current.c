@@ -77,8 +77,8 @@ static int fill_from_desc(const struct bpk_desc *desc, struct bpk_current *curre
 
 static int find_locked(struct bpk_edits *edits, const char *name, struct bpk_current *ret_current) {
     struct bpk_current current = {.version = version_of(edits, name)};
-    char decoded[256];
-    size_t len = 0;
+    char buffer[BPK_FILE_NAME_BUF];
+    struct bpk_str tensor_name;
     uint32_t index;
     if (strlen(name) >= sizeof(current.name) || bpk_state_is_text(edits, BPK_IN_TENSORS, name))
         return -ENOENT;
@@ -87,7 +87,7 @@ static int find_locked(struct bpk_edits *edits, const char *name, struct bpk_cur
     const struct bpk_file *file = entry ? entry->file : NULL;
     const struct bpk_content *content = file ? file->content : NULL;
     if ((entry ? !file || file->target : !in_base) || (!content && !in_base) ||
-        (!in_base && !bpk_rules_is_spelled_right(name, decoded, &len)))
+        !bpk_state_tensor_name(edits, name, buffer, &tensor_name))
         return -ENOENT;
     struct bpk_desc *desc;
     int r = bpk_state_desc(edits, name, &desc);
@@ -97,9 +97,7 @@ static int find_locked(struct bpk_edits *edits, const char *name, struct bpk_cur
         r = fill_from_desc(desc, &current);
     bpk_desc_unref(desc);
     if (r == 0)
-        r = set_title(in_base ? bpk_pack_tensor_name(edits->base, index)
-                              : (struct bpk_str){decoded, len},
-                      &current);
+        r = set_title(tensor_name, &current);
     if (r < 0) {
         bpk_current_clear(&current);
         return r;

@@ -197,6 +197,12 @@ static void free_tables(struct bpk_edits *edits) {
         free(entry);
     }
     free_stems_and_maps(edits);
+    struct bpk_cut *cut;
+    struct bpk_cut *next_cut;
+    HASH_ITER(hh, edits->cuts, cut, next_cut) {
+        HASH_DEL(edits->cuts, cut);
+        free(cut);
+    }
     struct bpk_open *open;
     struct bpk_open *next_open;
     HASH_ITER(hh, edits->opens, open, next_open)

@@ -223,13 +223,30 @@ bool bpk_state_exists(struct bpk_edits *edits, enum bpk_folder folder, const cha
     return entry ? entry->file != NULL : bpk_state_base_has(edits, folder, name);
 }
 
+bool bpk_state_tensor_name(const struct bpk_edits *edits, const char *file,
+                           char buffer[BPK_FILE_NAME_BUF], struct bpk_str *ret_name) {
+    const struct bpk_cut *cut;
+    uint32_t index;
+    if (bpk_state_find_base(edits, file, &index)) {
+        *ret_name = bpk_pack_tensor_name(edits->base, index);
+        return true;
+    }
+    *ret_name = (struct bpk_str){buffer, 0};
+    if (bpk_rules_is_spelled_right(file, buffer, &ret_name->len))
+        return true;
+    HASH_FIND_STR(edits->cuts, file, cut);
+    if (cut)
+        *ret_name = (struct bpk_str){cut->name, cut->name_len};
+    return cut != NULL;
+}
+
 bool bpk_state_is_part_of_pack(struct bpk_edits *edits, enum bpk_folder folder, const char *name) {
-    char decoded[BPK_FILE_NAME_BUF];
-    size_t len;
+    char buffer[BPK_FILE_NAME_BUF];
+    struct bpk_str tensor;
     if (bpk_state_base_has(edits, folder, name) || bpk_state_is_text(edits, folder, name))
         return true;
     const struct bpk_stem *stem = folder == BPK_IN_TENSORS ? bpk_state_stem(edits, name) : NULL;
-    return stem && stem->now && bpk_rules_is_spelled_right(name, decoded, &len);
+    return stem && stem->now && bpk_state_tensor_name(edits, name, buffer, &tensor);
 }
 
 bool bpk_edits_is_as_in(struct bpk_edits *edits, const struct bpk_pack *pack, const char *name) {

@@ -56,20 +56,18 @@ static bool is_plain(const struct bpk_commit *commit, const struct bpk_content *
 
 static int add_edited(struct bpk_commit *commit, const char *stem,
                       const struct bpk_judged *judged) {
-    char decoded[256];
-    size_t len = 0;
+    char buffer[BPK_FILE_NAME_BUF];
     struct bpk_commit_item item = {.index = judged->index, .rank = UINT32_MAX};
+    if (!bpk_state_tensor_name(commit->edits, stem, buffer, &item.name))
+        return -EINVAL;
     if (judged->index != BPK_NO_TENSOR) {
-        item.name = bpk_pack_tensor_name(commit->base, judged->index);
         item.rank = judged->index;
     } else {
-        if (!bpk_rules_is_spelled_right(stem, decoded, &len))
-            return -EINVAL;
-        item.owned = malloc(len + 1);
+        item.owned = malloc(item.name.len + 1);
         if (!item.owned)
             return -ENOMEM;
-        memcpy(item.owned, decoded, len);
-        item.name = (struct bpk_str){item.owned, len};
+        memcpy(item.owned, item.name.bytes, item.name.len);
+        item.name.bytes = item.owned;
     }
     item.desc = bpk_desc_ref(judged->desc);
     struct bpk_content *content = judged->file ? judged->file->content : NULL;

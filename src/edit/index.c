@@ -24,8 +24,8 @@ static int compare_rows(const void *a, const void *b) {
 
 static int touched_row(struct bpk_edits *edits, const char *stem, struct row *ret_row) {
     struct bpk_judged judged;
-    char decoded[256];
-    size_t len;
+    char buffer[BPK_FILE_NAME_BUF];
+    struct bpk_str name;
     int r = bpk_judge_stem(edits, stem, &judged);
     if (r < 0)
         return r;
@@ -35,13 +35,13 @@ static int touched_row(struct bpk_edits *edits, const char *stem, struct row *re
         has_desc &&
         (judged.judgement == BPK_JUDGED_TENSOR || judged.judgement == BPK_JUDGED_INVALID) &&
         (content || judged.index != BPK_NO_TENSOR) &&
-        bpk_rules_is_spelled_right(stem, decoded, &len);
+        bpk_state_tensor_name(edits, stem, buffer, &name);
     if (!shown) {
         bpk_desc_unref(judged.desc);
         return 0;
     }
     struct row row = {
-        .owned = malloc(len + 1),
+        .owned = malloc(name.len + 1),
         .file = strdup(stem),
         .desc = judged.desc,
         .index = judged.index,
@@ -53,8 +53,8 @@ static int touched_row(struct bpk_edits *edits, const char *stem, struct row *re
         bpk_desc_unref(judged.desc);
         return -ENOMEM;
     }
-    memcpy(row.owned, decoded, len);
-    row.name = (struct bpk_str){row.owned, len};
+    memcpy(row.owned, name.bytes, name.len);
+    row.name = (struct bpk_str){row.owned, name.len};
     if (content) {
         row.size = content->size;
     } else {

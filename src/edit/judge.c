@@ -208,8 +208,8 @@ int bpk_judge_stem(struct bpk_edits *edits, const char *stem, struct bpk_judged 
     struct bpk_judged judged = {.index = BPK_NO_TENSOR};
     char sidecar[BPK_FILE_NAME_BUF + 8];
     char reason[380];
-    char decoded[256];
-    size_t decoded_len;
+    char buffer[BPK_FILE_NAME_BUF];
+    struct bpk_str name;
     const struct bpk_entry *entry = bpk_state_entry(edits, BPK_IN_TENSORS, stem);
     const struct bpk_stem *record = bpk_state_stem(edits, stem);
     (void)snprintf(sidecar, sizeof(sidecar), "%.255s.json", stem);
@@ -228,7 +228,7 @@ int bpk_judge_stem(struct bpk_edits *edits, const char *stem, struct bpk_judged 
         judge_without_bytes(edits, sidecar, has_desc, &judged);
     } else if (!has_desc) {
         judged.judgement = judged.file ? judge_plain_file(judged.file) : BPK_JUDGED_NOTHING;
-    } else if (!in_base && !bpk_rules_is_spelled_right(stem, decoded, &decoded_len)) {
+    } else if (!bpk_state_tensor_name(edits, stem, buffer, &name)) {
         judged.judgement = BPK_JUDGED_PENDING;
         (void)snprintf(judged.reason, sizeof(judged.reason),
                        "no tensor's file can have this name: rename it, or remove it");

@@ -4,6 +4,7 @@
 
 #include "pack/util.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,13 +20,47 @@ void bpk_committed_clear(struct bpk_committed *committed) {
     *committed = (struct bpk_committed){0};
 }
 
+/* A file name that was cut goes on standing for its tensor, though `pack` does not have it. */
+static int keep_cut_names(struct bpk_edits *edits, const struct bpk_pack *pack) {
+    enum { SHORT = BPK_FILE_NAME_MAX / 3 }; /* bytes that have room even where all are encoded */
+    const struct bpk_pack *base = edits->base;
+    char file[BPK_FILE_NAME_BUF];
+    uint32_t index;
+    for (uint32_t i = 0; base && i < (uint32_t)base->meta.tensor_count; i++) {
+        struct bpk_str name = bpk_pack_tensor_name(base, i);
+        struct bpk_cut *cut;
+        if (name.len <= SHORT || bpk_name_encode(name, file) > 0 ||
+            bpk_pack_find_tensor(pack, name, &index) == 0)
+            continue;
+        bpk_names_file(edits->tensor_names, i, file);
+        HASH_FIND_STR(edits->cuts, file, cut);
+        if (cut)
+            continue;
+        cut = calloc(1, sizeof(*cut) + name.len + 1);
+        if (!cut)
+            return -ENOMEM;
+        strcpy(cut->file, file);
+        memcpy(cut->name, name.bytes, name.len);
+        cut->name_len = name.len;
+        HASH_ADD_STR(edits->cuts, file, cut);
+        if (!cut->hh.tbl) {
+            free(cut);
+            return -ENOMEM;
+        }
+    }
+    return 0;
+}
+
 int bpk_state_prepare_base(struct bpk_edits *edits, struct bpk_pack *pack) {
     struct bpk_prepared made = {.pack = pack};
     int r = bpk_names_new(pack, BPK_NAMES_TENSORS, &made.tensor_names);
     if (r == 0)
         r = bpk_names_new(pack, BPK_NAMES_METADATA, &made.key_names);
+    if (r == 0)
+        r = keep_cut_names(edits, pack);
     if (r < 0) {
         bpk_names_free(made.tensor_names);
+        bpk_names_free(made.key_names);
         return r;
     }
     bpk_names_free(edits->prepared.tensor_names);
@@ -131,11 +166,9 @@ static void clean_file(struct bpk_edits *edits, const struct bpk_committed *comm
 /* Whether no tensor can have that name: what is there can only be pending, and its sidecar stays
  * with it. */
 static bool is_misspelled(struct bpk_edits *edits, const char *stem) {
-    char decoded[256];
-    size_t len;
-    uint32_t index;
-    return !bpk_rules_is_spelled_right(stem, decoded, &len) &&
-           !bpk_state_find_base(edits, stem, &index);
+    char buffer[BPK_FILE_NAME_BUF];
+    struct bpk_str name;
+    return !bpk_state_tensor_name(edits, stem, buffer, &name);
 }
 
 static bool is_of_pending(struct bpk_edits *edits, enum bpk_folder folder, const char *sidecar) {

@@ -68,6 +68,14 @@ struct bpk_aside {
     char key[]; /* key[0]: folder; then the name, terminated */
 };
 
+/* A file name that is too short for the tensor's own, which the base had earlier in this mount. */
+struct bpk_cut {
+    UT_hash_handle hh;
+    char file[BPK_FILE_NAME_BUF];
+    size_t name_len;
+    char name[];
+};
+
 struct bpk_entry {
     UT_hash_handle hh;
     struct bpk_file *file; /* NULL: the name is gone */
@@ -134,6 +142,7 @@ struct bpk_edits {
     struct bpk_file *files; /* by number */
     struct bpk_entry *entries;
     struct bpk_aside *asides;
+    struct bpk_cut *cuts;
     struct bpk_stem *stems;
     struct bpk_open *opens;
     uint64_t frames; /* records in the journal */
@@ -224,6 +233,10 @@ int bpk_state_touch(struct bpk_edits *edits, const struct bpk_place *place,
                     struct bpk_file **ret_file);
 bool bpk_state_base_has(const struct bpk_edits *edits, enum bpk_folder folder, const char *name);
 bool bpk_state_exists(struct bpk_edits *edits, enum bpk_folder folder, const char *name);
+/* Which tensor's file has that name: the base's, one that the base had in this mount, or one that
+ * may come. False if no tensor's can. `buffer` is the name's, where it is nobody else's. */
+bool bpk_state_tensor_name(const struct bpk_edits *edits, const char *file,
+                           char buffer[BPK_FILE_NAME_BUF], struct bpk_str *ret_name);
 /* Whether what is at that name, if it is good, goes into the pack: a text, or a tensor's bytes. */
 bool bpk_state_is_part_of_pack(struct bpk_edits *edits, enum bpk_folder folder, const char *name);
 void bpk_state_stale(struct bpk_edits *edits, uint64_t number);

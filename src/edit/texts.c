@@ -226,7 +226,6 @@ static int compose_sidecar(struct bpk_edits *edits, const char *file, struct bpk
     char problem[400];
     struct bpk_str part;
     uint32_t index;
-    size_t name_len = 0;
     if (!bpk_rules_sidecar_stem(file, &part) || part.len >= sizeof(stem))
         return -ENOENT;
     memcpy(stem, part.bytes, part.len);
@@ -249,10 +248,8 @@ static int compose_sidecar(struct bpk_edits *edits, const char *file, struct bpk
         desc = bpk_desc_ref(record->remembered);
     if (!desc)
         return -ENOENT;
-    if (in_base)
-        sidecar.name = bpk_pack_tensor_name(edits->base, index);
-    else if (bpk_rules_is_spelled_right(stem, name, &name_len))
-        sidecar.name = (struct bpk_str){name, name_len};
+    if (!bpk_state_tensor_name(edits, stem, name, &sidecar.name))
+        sidecar.name = (struct bpk_str){0};
     sidecar.dtype = desc->means.dtype;
     sidecar.shape = bpk_desc_shape(desc);
     sidecar.has_param_id = desc->means.has_param_id;
