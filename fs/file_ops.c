@@ -282,18 +282,19 @@ static void read_snapshot(fuse_req_t req, const struct bpk_outbuf *text, size_t 
  * now. */
 static void read_composed(fuse_req_t req, const struct bpk_node *node,
                           const struct open_file *handle, size_t size, off_t offset) {
+    struct bpk_mount *mount = handle->mount; /* the handle may be gone once the reply is out */
     struct bpk_snapshot *fresh;
     if (handle->snapshot && handle->snapshot->text.len > 0) {
         read_snapshot(req, &handle->snapshot->text, size, offset);
         return;
     }
-    int r = bpk_snapshot_take(handle->mount, node, &fresh);
+    int r = bpk_snapshot_take(mount, node, &fresh);
     if (r < 0) {
         bpk_reply_error(req, r);
         return;
     }
     read_snapshot(req, &fresh->text, size, offset);
-    bpk_snapshot_drop(handle->mount, fresh);
+    bpk_snapshot_drop(mount, fresh);
 }
 
 /* -ENODATA: a text that has no bytes of its own, or a file that is gone. */
