@@ -169,17 +169,23 @@ int bpk_edits_truncate(struct bpk_edits *edits, const struct bpk_place *place, u
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
+/* Whether the file is, by its name, a tensor of the base; a key can have a tensor's name. */
+static bool is_of_base(const struct bpk_edits *edits, const struct bpk_file *file,
+                       const struct bpk_place *place, uint32_t *ret_index) {
+    const char *name = file ? file->name : place->name;
+    enum bpk_folder folder = file ? file->folder : place->folder;
+    return name && folder == BPK_IN_TENSORS && bpk_state_find_base(edits, name, ret_index);
+}
+
 int bpk_edits_read(struct bpk_edits *edits, const struct bpk_place *place, uint64_t offset,
                    void *buffer, size_t size, size_t *ret_read) {
     pthread_mutex_lock(&edits->lock);
     const struct bpk_file *file = bpk_state_file(edits, place->number);
-    const char *name = file ? file->name : place->name;
     uint32_t index;
     int r = -ENODATA;
     if (file && file->content) {
         r = bpk_content_read(file->content, offset, buffer, size, ret_read);
-    } else if (name && (file || place->folder == BPK_IN_TENSORS) &&
-               bpk_state_find_base(edits, name, &index)) {
+    } else if (is_of_base(edits, file, place, &index)) {
         /* The base does not change: it is read without the lock. */
         struct bpk_pack *base = bpk_pack_ref(edits->base);
         pthread_mutex_unlock(&edits->lock);
@@ -195,10 +201,9 @@ void bpk_edits_drop_cache(struct bpk_edits *edits, const struct bpk_place *place
                           uint64_t size) {
     pthread_mutex_lock(&edits->lock);
     const struct bpk_file *file = bpk_state_file(edits, place->number);
-    const char *name = file ? file->name : place->name;
     uint32_t index;
     struct bpk_pack *base = NULL;
-    if (name && !(file && file->content) && bpk_state_find_base(edits, name, &index))
+    if (!(file && file->content) && is_of_base(edits, file, place, &index))
         base = bpk_pack_ref(edits->base);
     pthread_mutex_unlock(&edits->lock);
     if (base)
@@ -302,7 +307,7 @@ static int stat_file(struct bpk_edits *edits, const struct bpk_place *place,
         attr.size = file->content->size;
     } else if (name && bpk_state_is_text(edits, folder, name)) {
         r = stat_text(edits, folder, name, &attr.size);
-    } else if (name && bpk_state_find_base(edits, name, &index)) {
+    } else if (is_of_base(edits, file, place, &index)) {
         struct bpk_tensor tensor;
         bpk_pack_tensor(edits->base, index, &tensor);
         attr.size = tensor.end - tensor.start;
