@@ -54,10 +54,12 @@ int bpk_state_renumber_array(struct bpk_edits *edits, struct bpk_file *file) {
     char stem[BPK_FILE_NAME_BUF];
     bool is_of_tensor =
         tensor_of(edits, file->name, stem) && bpk_state_exists(edits, BPK_IN_TENSORS, stem);
-    /* One without a tensor has a number of its own, which no other mount gives away. */
-    if (!is_of_tensor && file->number - BPK_ARRAY_NUMBERS >= BPK_FIRST_NEW_NUMBER)
+    uint64_t tensor = is_of_tensor ? bpk_state_number_of(edits, BPK_IN_TENSORS, stem) : 0;
+    /* One without a tensor, or whose tensor needs no number, has a number of its own, which no
+     * other mount gives away. */
+    if (tensor == 0 && file->number - BPK_ARRAY_NUMBERS >= BPK_FIRST_NEW_NUMBER)
         return 0;
-    uint64_t number = bpk_state_array_number(edits, file->name);
+    uint64_t number = bpk_state_new_array_number(edits, tensor);
     return number == file->number ? 0 : bpk_state_renumber(edits, file, number);
 }
 
