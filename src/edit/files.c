@@ -9,7 +9,8 @@
 
 /* ---- entries --------------------------------------------------------------------------------- */
 
-enum { KEY_MAX = 1 + 256 };
+/* Room for a name of 255 bytes with ".json" behind it: where that was cut it would be the name. */
+enum { KEY_MAX = 1 + BPK_FILE_NAME_BUF + 8 };
 
 static size_t make_key(enum bpk_folder folder, const char *name, char key[KEY_MAX]) {
     size_t len = strnlen(name, KEY_MAX - 2);
