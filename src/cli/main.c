@@ -22,8 +22,9 @@ static void print_help(FILE *to) {
     for (size_t i = 0; i < BPK_ARRAY_LEN(verbs); i++)
         (void)fprintf(to, "    %-8s %-42s %s\n", verbs[i]->name, verbs[i]->arguments,
                       verbs[i]->summary);
-    (void)fprintf(to, "\n    -o layout=aligned|legacy    where a pack leaves it open (what reads one)\n"
-                      "    --help, --version\n\nSee bpk(1).\n");
+    (void)fprintf(to,
+                  "\n    -o layout=aligned|legacy    where a pack leaves it open (what reads one)\n"
+                  "    --help, --version\n\nSee bpk(1).\n");
 }
 
 static void print_verb_help(const struct bpk_verb *verb) {
