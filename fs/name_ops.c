@@ -4,6 +4,7 @@
 #include "nodes.h"
 #include "pack/util.h"
 #include "requests.h"
+#include "seen.h"
 #include "view_writes.h"
 
 #include <errno.h>
@@ -178,8 +179,12 @@ void bpk_op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino
         r = prepare_forgetting(mount, &node, &forgetting);
     if (r == 0 && forgetting)
         bpk_forgetting_add(forgetting, BPK_NODE_TENSORS, new_name);
+    bool was_text = r == 0 && bpk_edits_is_text(mount->edits, &place);
     if (r == 0)
         r = bpk_edits_rename(mount->edits, &place, to, new_name, flags & RENAME_NOREPLACE);
+    /* The kernel's pages are of the last time that it was opened: what it says changed since. */
+    if (r == 0 && was_text)
+        bpk_seen_changed_elsewhere(mount, bpk_node_number(&node));
     reply_forgetting(req, forgetting, r);
 }
 

@@ -61,6 +61,12 @@ static int show(struct bpk_edits *edits, bool force) {
     return BPK_EXIT_OK;
 }
 
+/* Whether there is a folder of edits beside the pack. */
+static bool is_there(const char *path) {
+    char real[PATH_MAX];
+    return realpath(path, real) && bpk_store_is_there(real);
+}
+
 static int tell_dropped(void) {
     printf("the edits that were waiting are dropped\n");
     return BPK_EXIT_OK;
@@ -72,7 +78,8 @@ static int commit(struct bpk_edits *edits, const char *path, bool force) {
     struct counts counts = {0};
     if (!bpk_cli_commit(edits, path, force ? BPK_COMMIT_VALID : BPK_COMMIT_ALL, &result))
         return BPK_EXIT_FAILED;
-    if (result.kept == 0 && result.left_out == 0)
+    (void)bpk_edits_drop_scratch(edits); /* as an unmount does */
+    if (result.kept == 0 && result.left_out == 0 && !is_there(path))
         return BPK_EXIT_OK;
     bpk_edits_list(edits, print_edit, &counts);
     return BPK_EXIT_EDITS_LEFT;
@@ -105,12 +112,11 @@ static int run(int argc, char **argv) {
     struct bpk_cli_pack pack;
     struct bpk_edits *edits;
     struct bpk_diag diag = {.sentence = ""};
-    char real[PATH_MAX];
     size_t found;
     if (bpk_cli_open(argv[optind], &layout, &pack) < 0)
         return BPK_EXIT_FAILED;
     int status = BPK_EXIT_FAILED;
-    bool drops = how.discard && realpath(argv[optind], real) && bpk_store_is_there(real);
+    bool drops = how.discard && is_there(argv[optind]);
     if (bpk_edits_open(argv[optind], pack.pack, &how, &edits, &found, &diag) < 0) {
         bpk_cli_error(argv[optind], "%s", diag.sentence);
     } else {

@@ -151,6 +151,16 @@ static int leave_out_lender(struct bpk_commit *commit, const struct bpk_judged *
     return leave_out(commit, file);
 }
 
+/* And the base tensor that it was before it was renamed, whoever's its bytes are. */
+static int leave_out_origin(struct bpk_commit *commit, const struct bpk_judged *judged) {
+    const struct bpk_aside *origin = judged->file ? judged->file->aside : NULL;
+    if (!origin || origin->folder != BPK_IN_TENSORS || is_left_out(commit, origin->name) ||
+        !bpk_state_base_has(commit->edits, origin->folder, origin->name) ||
+        bpk_state_exists(commit->edits, origin->folder, origin->name))
+        return 0;
+    return leave_out(commit, origin->name);
+}
+
 /* The other way: where a name is left out, its bytes have not gone to another one either, or the
  * base would lose what they went over. */
 static int leave_out_borrowers(struct bpk_commit *commit, char *const *touched, size_t count) {
@@ -178,10 +188,12 @@ static int leave_out_joined(struct bpk_commit *commit, char *const *touched, siz
         for (; done < committed->left_out_count && r == 0; done++) {
             struct bpk_judged judged;
             r = bpk_judge_stem(commit->edits, committed->left_out[done], &judged);
+            if (r < 0)
+                break;
+            r = leave_out_lender(commit, &judged);
             if (r == 0)
-                r = leave_out_lender(commit, &judged);
-            if (r == 0)
-                bpk_desc_unref(judged.desc);
+                r = leave_out_origin(commit, &judged);
+            bpk_desc_unref(judged.desc);
         }
         if (r == 0)
             r = leave_out_borrowers(commit, touched, count);

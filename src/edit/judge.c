@@ -54,6 +54,8 @@ bool bpk_judge_text(struct bpk_edits *edits, enum bpk_folder folder, const char 
         (void)snprintf(out, size, "the power was lost before it was on the disk: write it again");
     else if (file->verdict == BPK_TEXT_GOOD && !file->unparsed)
         return false;
+    else if (file->unparsed && !file->reason && file->content->size > 0 && file->write_opens == 0)
+        return false; /* cut by its name, which nobody closes: a commit looks at it */
     else
         (void)snprintf(out, size, "%s",
                        file->reason && file->reason[0] ? file->reason

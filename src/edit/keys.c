@@ -25,6 +25,18 @@ static bool has_value(struct bpk_edits *edits, struct bpk_str key) {
            bpk_pack_find_metadata(edits->base, key, &index) == 0;
 }
 
+bool bpk_state_has_value(struct bpk_edits *edits, const char *name) {
+    char decoded[BPK_FILE_NAME_BUF];
+    struct bpk_str key = {decoded, 0};
+    struct bpk_str value;
+    uint32_t index;
+    if (bpk_names_find(edits->key_names, (struct bpk_str){name, strlen(name)}, &index) == 0)
+        bpk_pack_metadata(edits->base, index, &key, &value);
+    else if (!bpk_rules_is_spelled_right(name, decoded, &key.len))
+        return false;
+    return has_value(edits, key);
+}
+
 bool bpk_state_key_left_out(struct bpk_edits *edits, const struct bpk_committed *committed,
                             struct bpk_str key) {
     char path[sizeof("metadata/") + BPK_FILE_NAME_BUF] = "metadata/";

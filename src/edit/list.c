@@ -62,9 +62,25 @@ static const char put_back_sentence[] = "was moved aside and not written again: 
 static const char removed_sentence[] =
     "was removed: 'bpk commit' empties it, any other commit puts it back";
 
+/* A key that a whole map was written without is removed all the same. */
 static bool is_aside(struct bpk_edits *edits, const struct bpk_entry *entry) {
     enum bpk_folder folder = (enum bpk_folder)entry->key[0];
-    return !entry->file && bpk_judge_aside(edits, folder, entry->key + 1);
+    const char *name = entry->key + 1;
+    return !entry->file && bpk_judge_aside(edits, folder, name) &&
+           (folder != BPK_IN_METADATA || bpk_state_has_value(edits, name));
+}
+
+/* A new key that was moved aside: nothing else tells of it. */
+static void list_new_key(struct bpk_edits *edits, const struct bpk_aside *aside,
+                         bpk_edit_fn *report, void *context) {
+    char path[300];
+    if (aside->folder != BPK_IN_METADATA || bpk_state_entry(edits, aside->folder, aside->name) ||
+        bpk_state_base_has(edits, aside->folder, aside->name) ||
+        !bpk_judge_aside(edits, aside->folder, aside->name) ||
+        !bpk_state_has_value(edits, aside->name))
+        return;
+    (void)snprintf(path, sizeof(path), "metadata/%s", aside->name);
+    report(context, &(struct bpk_edit){BPK_EDIT, path, put_back_sentence, BPK_NEW, NULL});
 }
 
 static void list_text(struct bpk_edits *edits, const struct bpk_entry *entry, bpk_edit_fn *report,
@@ -104,6 +120,11 @@ static void list_texts(struct bpk_edits *edits, bpk_edit_fn *report, void *conte
     HASH_ITER(hh, edits->entries, entry, next) {
         if (entry->key[0] != BPK_IN_TENSORS && bpk_state_is_touched(edits, entry))
             list_text(edits, entry, report, context);
+    }
+    const struct bpk_aside *aside;
+    const struct bpk_aside *next_aside;
+    HASH_ITER(hh, edits->asides, aside, next_aside) {
+        list_new_key(edits, aside, report, context);
     }
 }
 

@@ -374,17 +374,76 @@ static int carry_descriptor(struct bpk_edits *edits, struct bpk_file *file, cons
     return r;
 }
 
-/* A file that was part of the pack as `from` and is no more remembers that name, until it is part
- * of the pack again. */
+/* A file that was part of the pack as `from` remembers that name: when it is no part any more,
+ * until it is again; a renamed tensor, so that the base's stays if the new one is left out of a
+ * commit. */
 static int note_aside(struct bpk_edits *edits, struct bpk_file *file, const char *from,
-                      bool was_part, bool is_part) {
-    if (is_part)
-        return bpk_state_set_aside(edits, file, file->folder, NULL);
-    if (file->aside || !was_part)
+                      bool was_part, enum bpk_folder folder, const char *name) {
+    bool is_part = bpk_state_is_part_of_pack(edits, folder, name);
+    bool back =
+        file->aside && file->aside->folder == folder && strcmp(file->aside->name, name) == 0;
+    if (is_part && (!is_bytes(edits, folder, name) || back))
+        return bpk_state_set_aside(edits, file, folder, NULL);
+    if (!was_part || (is_part && (file->aside || !bpk_state_base_has(edits, file->folder, from) ||
+                                  bpk_judge_aside(edits, file->folder, from))))
         return 0;
     /* Only the last one is put back: an older one is a backup like any other. */
     forget_aside(edits, file->folder, from);
     return bpk_state_set_aside(edits, file, file->folder, from);
+}
+
+/* The same bytes for another file; who has the one open goes on with it. */
+static struct bpk_content *share_content(struct bpk_edits *edits, struct bpk_file *file) {
+    if (file->opens == 0)
+        return bpk_content_ref(file->content);
+    struct bpk_content *above =
+        bpk_content_over_content(&edits->store, edits->next_content++, file->content);
+    if (above) {
+        file->content->frozen = true;
+        bpk_record_content(edits, above);
+    }
+    return above;
+}
+
+/* What was moved aside to a name that is to be another file's is put back: only an unlink of it
+ * takes it out of the pack. */
+static int put_aside_back(struct bpk_edits *edits, enum bpk_folder folder, const char *name,
+                          const struct bpk_file *moving) {
+    const struct bpk_entry *entry = bpk_state_entry(edits, folder, name);
+    struct bpk_file *old = entry ? entry->file : NULL;
+    if (!old || old == moving || !old->aside || !old->content ||
+        bpk_state_exists(edits, old->aside->folder, old->aside->name) ||
+        bpk_state_is_part_of_pack(edits, folder, name))
+        return 0;
+    enum bpk_folder to = old->aside->folder;
+    _cleanup_free_ char *source = strdup(old->aside->name);
+    if (!source)
+        return -ENOMEM;
+    int r = bpk_record_room(edits,
+                            bpk_state_stem_room(edits, source) + bpk_state_stem_room(edits, name));
+    if (r < 0)
+        return r;
+    struct bpk_file *file = bpk_state_add_file(edits, edits->next_number++, to, source);
+    if (!file)
+        return -ENOMEM;
+    if (is_bytes(edits, to, source)) { /* a text is what its map or descriptor says */
+        file->content = share_content(edits, old);
+        r = file->content ? 0 : -ENOMEM;
+    }
+    file->has_param_id = old->has_param_id;
+    file->param_id = old->param_id;
+    old->has_param_id = false;
+    (void)bpk_state_set_aside(edits, old, folder, NULL);
+    bpk_record_file(edits, file);
+    if (r == 0)
+        r = bpk_state_set_entry(edits, to, source, file);
+    const struct bpk_stem *stem =
+        is_bytes(edits, folder, name) ? bpk_state_stem(edits, name) : NULL;
+    if (r == 0 && file->content)
+        r = stem && stem->now ? move_descriptor(edits, name, source)
+                              : adopt_descriptor(edits, file, source);
+    bpk_state_stale(edits, edits->folder_numbers[to]);
+    return r;
 }
 
 static int replace_target(struct bpk_edits *edits, enum bpk_folder folder, const char *name) {
@@ -414,11 +473,13 @@ static int move(struct bpk_edits *edits, struct bpk_file *file, enum bpk_folder 
     enum bpk_folder from_folder = file->folder;
     char *copy = strdup(name);
     bool was_part = bpk_state_is_part_of_pack(edits, from_folder, file->name);
-    int r = from && copy ? bpk_state_part_view(edits, file) : -ENOMEM;
+    int r = from && copy ? put_aside_back(edits, folder, name, file) : -ENOMEM;
+    if (r == 0)
+        r = bpk_state_part_view(edits, file);
     if (r == 0)
         r = carry_descriptor(edits, file, from, folder, name);
     if (r == 0)
-        r = note_aside(edits, file, from, was_part, bpk_state_is_part_of_pack(edits, folder, name));
+        r = note_aside(edits, file, from, was_part, folder, name);
     if (r == 0)
         r = replace_target(edits, folder, name);
     if (r == 0)
@@ -466,7 +527,13 @@ static int rename_file(struct bpk_edits *edits, const struct bpk_place *from,
     if (r < 0)
         return r;
     bool from_pack = bpk_state_is_part_of_pack(edits, file->folder, file->name);
-    bool key_moves = file->folder == BPK_IN_METADATA && from_pack && is_real(edits, folder, name);
+    bool is_key = folder == BPK_IN_METADATA && is_real(edits, folder, name);
+    bool key_moves = file->folder == BPK_IN_METADATA && from_pack && is_key;
+    /* By way of a scratch name a key is renamed, too. */
+    const struct bpk_aside *aside = file->aside;
+    bool key_comes = is_key && aside && aside->folder == BPK_IN_METADATA &&
+                     strcmp(aside->name, name) != 0 &&
+                     !bpk_state_exists(edits, aside->folder, aside->name);
     /* Under the new name the base does not have its bytes, and nothing composes its text. */
     if (!file->target && !file->content)
         r = bpk_state_is_text(edits, file->folder, file->name)
@@ -479,8 +546,8 @@ static int rename_file(struct bpk_edits *edits, const struct bpk_place *from,
             r = bpk_state_parse(edits, file, folder, name, true);
     }
     bool is_array = bpk_state_is_array(edits, folder, name) && !file->target;
-    if (r == 0 && key_moves)
-        r = remove_key(edits, file->name);
+    if (r == 0 && (key_moves || key_comes))
+        r = remove_key(edits, key_moves ? file->name : aside->name);
     if (r == 0)
         r = move(edits, file, folder, name);
     return r == 0 && is_array ? bpk_state_take_array(edits, file, true, NULL) : r;

@@ -194,8 +194,12 @@ static int settle_entry(struct bpk_edits *edits, const struct bpk_committed *com
     if (entry->clean || !was_taken(edits, committed, entry))
         return 0;
     if (!entry->file) {
-        if (in_base) /* hidden until now, or moved aside */
+        if (in_base) { /* hidden until now, or moved aside, and aside no more */
+            struct bpk_file *aside = bpk_state_find_aside(edits, folder, name);
+            if (aside)
+                (void)bpk_state_set_aside(edits, aside, folder, NULL);
             return bpk_state_put_back(edits, entry);
+        }
         free_entry(edits, entry);
         return 0;
     }

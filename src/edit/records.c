@@ -53,7 +53,8 @@ void bpk_record_file(struct bpk_edits *edits, const struct bpk_file *file) {
     put_name(out, file->target);
     put_name(out, file->aside ? file->aside->name : NULL);
     put_u64(out, file->aside ? file->aside->folder : 0);
-    put_u64(out, file->has_param_id);
+    put_u64(out, (file->has_param_id ? BPK_FILE_HAS_PARAM_ID : 0) |
+                     (file->was_moved ? BPK_FILE_WAS_MOVED : 0));
     put_u64(out, file->param_id);
     put_u64(out, file->unparsed);
     put_u64(out, file->verdict);

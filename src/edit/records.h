@@ -20,6 +20,9 @@ enum bpk_record {
 /* What a content lies over. */
 enum { BPK_BELOW_NOTHING, BPK_BELOW_TENSOR, BPK_BELOW_CONTENT, BPK_BELOW_LOST };
 
+/* What there is to a file beside the rest. */
+enum { BPK_FILE_HAS_PARAM_ID = 1, BPK_FILE_WAS_MOVED = 2 };
+
 /* What there is to an override. */
 enum { BPK_OVERRIDE_HAS_VALUE = 1, BPK_OVERRIDE_IS_OLDER = 2 };
 

@@ -114,7 +114,9 @@ static void read_file(struct reader *reader) {
     enum bpk_folder from_folder = (enum bpk_folder)get_u64(reader);
     if (bpk_state_set_aside(edits, file, from_folder, moved_from) < 0)
         out_of_memory(reader);
-    file->has_param_id = get_u64(reader);
+    uint64_t flags = get_u64(reader);
+    file->has_param_id = flags & BPK_FILE_HAS_PARAM_ID;
+    file->was_moved = flags & BPK_FILE_WAS_MOVED;
     file->param_id = get_u64(reader);
     file->unparsed = get_u64(reader);
     file->verdict = (enum bpk_text_verdict)get_u64(reader);

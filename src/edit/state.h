@@ -50,7 +50,7 @@ struct bpk_file {
      * are part of the pack again */
     bool has_param_id;
     uint64_t param_id;
-    bool was_moved; /* to its name, in this mount: even an empty one was meant to be there */
+    bool was_moved; /* to its name: even an empty one was meant to be there */
     /* of a text: what was written since it was last parsed, and how that went */
     bool unparsed;
     enum bpk_text_verdict verdict;
@@ -304,6 +304,8 @@ int bpk_state_effective_metadata(struct bpk_edits *edits, const struct bpk_commi
 int bpk_state_show_keys(struct bpk_edits *edits, const struct bpk_plan_entry *before, size_t count);
 bool bpk_state_key_left_out(struct bpk_edits *edits, const struct bpk_committed *committed,
                             struct bpk_str key);
+/* Whether the key with that file name has a value in the map, whatever became of the file. */
+bool bpk_state_has_value(struct bpk_edits *edits, const char *name);
 /* Keys of the base that are not in the map have no file. */
 int bpk_state_hide_keys(struct bpk_edits *edits);
 

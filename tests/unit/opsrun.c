@@ -246,6 +246,26 @@ static void do_unlink(struct run *run) {
     name->file = -1;
 }
 
+/* What was moved aside and not written again is there again, as a file of its own. */
+static void put_back(struct run *run, int name, const struct model_file *aside) {
+    struct bpk_place place = kit_place(&run->kit, BPK_IN_TENSORS, names[name]);
+    must(run, place.number != 0);
+    struct model_file *file = &run->files[new_file(run, name, place.number)];
+    memcpy(file->data, aside->data, aside->len);
+    file->len = aside->len;
+}
+
+/* What was moved aside to a name that becomes another file's is back where it was. */
+static void put_aside_back(struct run *run, int name) {
+    int old = run->names[name].file;
+    int source = old >= 0 ? run->files[old].moved_from : -1;
+    if (source < 0 || is_part(run, name) || run->names[source].file >= 0)
+        return;
+    put_back(run, source, &run->files[old]);
+    adopt(&run->names[source]);
+    run->files[old].moved_from = -1;
+}
+
 static void do_rename(struct run *run) {
     int i = (int)below(run, NAMES);
     int k = (int)below(run, NAMES);
@@ -261,6 +281,7 @@ static void do_rename(struct run *run) {
     must(run, r == (no_replace && to->file >= 0 ? -EEXIST : 0));
     if (r < 0 || i == k)
         return;
+    put_aside_back(run, k);
     struct model_file *file = &run->files[moving];
     bool was_part = is_part(run, i);
     if (!is_backup(i) && from->has_desc && !is_backup(k)) {
@@ -275,7 +296,7 @@ static void do_rename(struct run *run) {
     }
     if (is_part(run, k))
         file->moved_from = -1;
-    else if (file->moved_from < 0 && was_part)
+    else if (was_part)
         file->moved_from = i;
     if (to->file >= 0)
         lose_name(run, to->file);
@@ -396,15 +417,6 @@ static void make_whole(struct run *run) {
         if (name->file >= 0 && name->has_desc && run->files[name->file].len != name->desc_len)
             write_sidecar(run, i, run->files[name->file].len);
     }
-}
-
-/* What was moved aside and not written again is there again, as a file of its own. */
-static void put_back(struct run *run, int name, const struct model_file *aside) {
-    struct bpk_place place = kit_place(&run->kit, BPK_IN_TENSORS, names[name]);
-    must(run, place.number != 0);
-    struct model_file *file = &run->files[new_file(run, name, place.number)];
-    memcpy(file->data, aside->data, aside->len);
-    file->len = aside->len;
 }
 
 static void show_edit(void *context, const struct bpk_edit *edit) {
