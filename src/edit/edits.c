@@ -388,8 +388,7 @@ static bool is_spent_scratch(struct bpk_edits *edits, const struct bpk_entry *en
         return is_empty_scratch(edits, file);
     if (!file->aside)
         return true;
-    const struct bpk_entry *source = bpk_state_entry(edits, file->aside->folder, file->aside->name);
-    if ((source && !source->file) ||
+    if (!bpk_state_exists(edits, file->aside->folder, file->aside->name) ||
         bpk_judge_text(edits, file->aside->folder, file->aside->name, reason, sizeof(reason)))
         return false;
     if (file->aside->folder != BPK_IN_TENSORS ||

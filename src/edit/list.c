@@ -62,6 +62,11 @@ static const char put_back_sentence[] = "was moved aside and not written again: 
 static const char removed_sentence[] =
     "was removed: 'bpk commit' empties it, any other commit puts it back";
 
+/* What was written and not looked at yet may be anything. */
+static bool is_unparsed(const struct bpk_entry *entry) {
+    return entry && entry->file && entry->file->content && entry->file->unparsed;
+}
+
 /* A key that a whole map was written without is removed all the same. */
 static bool is_aside(struct bpk_edits *edits, const struct bpk_entry *entry) {
     enum bpk_folder folder = (enum bpk_folder)entry->key[0];
@@ -102,7 +107,7 @@ static void list_text(struct bpk_edits *edits, const struct bpk_entry *entry, bp
             edit.problem = put_back_sentence;
         else if (folder == BPK_IN_ROOT && !entry->file)
             edit.problem = removed_sentence;
-        else if (bpk_same_text(edits, folder, name))
+        else if (!is_unparsed(entry) && bpk_same_text(edits, folder, name))
             return;
     } else if (!entry->file) {
         return;
@@ -136,6 +141,7 @@ static void list_tensor(struct bpk_edits *edits, const char *stem, bpk_edit_fn *
         [BPK_JUDGED_BACKUP] = BPK_EDIT_BACKUP, [BPK_JUDGED_SCRATCH] = BPK_EDIT_SCRATCH,
     };
     char path[300];
+    char sidecar_path[300];
     char from[sizeof("tensors/") + BPK_FILE_NAME_BUF];
     struct bpk_judged judged;
     if (bpk_judge_stem(edits, stem, &judged) < 0)
@@ -148,15 +154,17 @@ static void list_tensor(struct bpk_edits *edits, const char *stem, bpk_edit_fn *
         edit.problem = put_back_sentence;
     tell_tensor_change(edits, stem, &judged, from, &edit);
     bool came_and_went = judged.judgement == BPK_JUDGED_NOTHING && judged.index == BPK_NO_TENSOR;
-    bool is_same = bpk_same_tensor(&judged, edits->base) && !judged.put_back;
-    if (!came_and_went && !is_same)
+    (void)snprintf(sidecar_path, sizeof(sidecar_path), "tensors/%s.json", stem);
+    const struct bpk_entry *sidecar =
+        bpk_state_entry(edits, BPK_IN_TENSORS, sidecar_path + strlen("tensors/"));
+    bool is_same =
+        bpk_same_tensor(&judged, edits->base) && !judged.put_back && !is_unparsed(sidecar);
+    if ((!came_and_went || is_unparsed(sidecar)) && !is_same)
         report(context, &edit);
     bpk_desc_unref(judged.desc);
-    (void)snprintf(path, sizeof(path), "tensors/%s.json", stem);
-    const struct bpk_entry *sidecar =
-        bpk_state_entry(edits, BPK_IN_TENSORS, path + strlen("tensors/"));
     if (judged.judgement == BPK_JUDGED_TENSOR && sidecar && is_aside(edits, sidecar))
-        report(context, &(struct bpk_edit){BPK_EDIT, path, put_back_sentence, BPK_CHANGED, NULL});
+        report(context,
+               &(struct bpk_edit){BPK_EDIT, sidecar_path, put_back_sentence, BPK_CHANGED, NULL});
 }
 
 void bpk_edits_list(struct bpk_edits *edits, bpk_edit_fn *report, void *context) {
