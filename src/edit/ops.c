@@ -69,13 +69,12 @@ static bool take_from_file(struct bpk_edits *edits, struct bpk_file *file, uint6
 /* A tensor was moved aside: its param_id waits at its bytes and in the memory of its name. Where
  * new bytes came to the name, those aside have it no more; mostly they are its own. */
 static void take_from_bytes(struct bpk_edits *edits, const char *name, uint64_t param_id) {
-    struct bpk_file *file;
-    struct bpk_file *next;
-    if (!edits->asides ||
-        take_from_file(edits, bpk_state_find_aside(edits, BPK_IN_TENSORS, name), param_id))
+    const struct bpk_aside *aside;
+    const struct bpk_aside *next;
+    if (take_from_file(edits, bpk_state_find_aside(edits, BPK_IN_TENSORS, name), param_id))
         return;
-    HASH_ITER(by_number, edits->files, file, next)
-    (void)take_from_file(edits, file, param_id);
+    HASH_ITER(hh, edits->asides, aside, next)
+    (void)take_from_file(edits, aside->file, param_id);
 }
 
 static bool take_from_stem(struct bpk_edits *edits, struct bpk_stem *stem, uint64_t param_id) {
@@ -382,27 +381,45 @@ static int note_aside(struct bpk_edits *edits, struct bpk_file *file, const char
     bool is_part = bpk_state_is_part_of_pack(edits, folder, name);
     bool back =
         file->aside && file->aside->folder == folder && strcmp(file->aside->name, name) == 0;
+    /* Only what left the name last is put back: an older file is a backup like any other. */
+    if (was_part)
+        forget_aside(edits, file->folder, from);
     if (is_part && (!is_bytes(edits, folder, name) || back))
         return bpk_state_set_aside(edits, file, folder, NULL);
-    if (!was_part || (is_part && (file->aside || !bpk_state_base_has(edits, file->folder, from) ||
-                                  bpk_judge_aside(edits, file->folder, from))))
+    if (!was_part || (is_part && (file->aside || !bpk_state_base_has(edits, file->folder, from))))
         return 0;
-    /* Only the last one is put back: an older one is a backup like any other. */
-    forget_aside(edits, file->folder, from);
     return bpk_state_set_aside(edits, file, file->folder, from);
 }
 
-/* The same bytes for another file; who has the one open goes on with it. */
+/* The same bytes for another file. Who has the one open goes on with a layer of his own: nobody
+ * writes what both show, whatever a commit under way does with it. */
 static struct bpk_content *share_content(struct bpk_edits *edits, struct bpk_file *file) {
     if (file->opens == 0)
         return bpk_content_ref(file->content);
-    struct bpk_content *above =
+    struct bpk_content *ours =
         bpk_content_over_content(&edits->store, edits->next_content++, file->content);
-    if (above) {
-        file->content->frozen = true;
-        bpk_record_content(edits, above);
+    struct bpk_content *theirs =
+        bpk_content_over_content(&edits->store, edits->next_content++, file->content);
+    if (!ours || !theirs) {
+        bpk_content_unref(ours, false);
+        bpk_content_unref(theirs, false);
+        return NULL;
     }
-    return above;
+    file->content->frozen = true;
+    bpk_content_unref(file->content, false);
+    file->content = theirs;
+    bpk_record_content(edits, ours);
+    return ours;
+}
+
+/* Whether a text that is put back would say anything: a key that the map still has, the sidecar of
+ * a tensor. */
+static bool says_something(struct bpk_edits *edits, enum bpk_folder folder, const char *name) {
+    char stem[BPK_FILE_NAME_BUF];
+    if (folder == BPK_IN_METADATA)
+        return bpk_state_has_value(edits, name);
+    return folder != BPK_IN_TENSORS || is_bytes(edits, folder, name) ||
+           (stem_of(name, stem) && bpk_state_exists(edits, folder, stem));
 }
 
 /* What was moved aside to a name that is to be another file's is put back: only an unlink of it
@@ -419,6 +436,8 @@ static int put_aside_back(struct bpk_edits *edits, enum bpk_folder folder, const
     _cleanup_free_ char *source = strdup(old->aside->name);
     if (!source)
         return -ENOMEM;
+    if (!says_something(edits, to, source))
+        return 0;
     int r = bpk_record_room(edits,
                             bpk_state_stem_room(edits, source) + bpk_state_stem_room(edits, name));
     if (r < 0)

@@ -182,6 +182,15 @@ static bool is_of_pending(struct bpk_edits *edits, enum bpk_folder folder, const
     return is_misspelled(edits, stem) && bpk_state_exists(edits, folder, stem);
 }
 
+/* What was moved aside from the name is a backup like any other then. */
+static int put_back(struct bpk_edits *edits, struct bpk_entry *entry) {
+    enum bpk_folder folder = (enum bpk_folder)entry->key[0];
+    struct bpk_file *aside = bpk_state_find_aside(edits, folder, entry->key + 1);
+    if (aside)
+        (void)bpk_state_set_aside(edits, aside, folder, NULL);
+    return bpk_state_put_back(edits, entry);
+}
+
 static int settle_entry(struct bpk_edits *edits, const struct bpk_committed *committed,
                         struct bpk_entry *entry) {
     enum bpk_folder folder = (enum bpk_folder)entry->key[0];
@@ -194,12 +203,8 @@ static int settle_entry(struct bpk_edits *edits, const struct bpk_committed *com
     if (entry->clean || !was_taken(edits, committed, entry))
         return 0;
     if (!entry->file) {
-        if (in_base) { /* hidden until now, or moved aside, and aside no more */
-            struct bpk_file *aside = bpk_state_find_aside(edits, folder, name);
-            if (aside)
-                (void)bpk_state_set_aside(edits, aside, folder, NULL);
-            return bpk_state_put_back(edits, entry);
-        }
+        if (in_base) /* hidden until now, or moved aside */
+            return put_back(edits, entry);
         free_entry(edits, entry);
         return 0;
     }
@@ -281,13 +286,32 @@ static void rebase_contents(struct bpk_edits *edits, const struct bpk_pack *old,
 }
 
 /* A name that the base has and the old one did not have, and that is in no table: it has no number
- * of its own yet. */
-static int show_name(struct bpk_edits *edits, enum bpk_folder folder, const char *name) {
+ * of its own yet, or it was removed since (`is_gone`). */
+static int show_name(struct bpk_edits *edits, enum bpk_folder folder, const char *name,
+                     bool is_gone) {
     if (bpk_state_entry(edits, folder, name))
         return 0;
     int r = bpk_state_set_entry(edits, folder, name, NULL);
     struct bpk_entry *entry = bpk_state_entry(edits, folder, name);
-    return r < 0 || !entry ? r : bpk_state_put_back(edits, entry);
+    return r < 0 || !entry || is_gone ? r : put_back(edits, entry);
+}
+
+/* Whether what had a name left it after the commit was frozen. */
+static bool left_since(struct bpk_edits *edits, const struct bpk_committed *committed,
+                       enum bpk_folder folder, const char *name) {
+    const struct bpk_file *aside = bpk_state_find_aside(edits, folder, name);
+    return !aside || aside->changed > committed->frozen_at;
+}
+
+static int show_tensor(struct bpk_edits *edits, const struct bpk_committed *committed,
+                       uint32_t index) {
+    char name[BPK_FILE_NAME_BUF + 8];
+    size_t len = bpk_names_file(edits->tensor_names, index, name);
+    bool is_gone = !bpk_state_entry(edits, BPK_IN_TENSORS, name) &&
+                   left_since(edits, committed, BPK_IN_TENSORS, name);
+    int r = show_name(edits, BPK_IN_TENSORS, name, is_gone);
+    strcpy(name + len, ".json");
+    return r < 0 ? r : show_name(edits, BPK_IN_TENSORS, name, is_gone);
 }
 
 /* Tensors and keys that were moved aside before the base had them, and sidecars that were removed
@@ -302,24 +326,21 @@ static int show_names(struct bpk_edits *edits, const struct bpk_pack *old,
     uint32_t index;
     int r = 0;
     for (size_t i = 0; i < committed->count && r == 0; i++) {
-        if (bpk_pack_find_tensor(old, committed->contents[i].name, &index) == 0 ||
-            bpk_pack_find_tensor(edits->base, committed->contents[i].name, &index) < 0)
-            continue;
-        size_t len = bpk_names_file(edits->tensor_names, index, name);
-        r = show_name(edits, BPK_IN_TENSORS, name);
-        strcpy(name + len, ".json");
-        if (r == 0)
-            r = show_name(edits, BPK_IN_TENSORS, name);
+        if (bpk_pack_find_tensor(old, committed->contents[i].name, &index) < 0 &&
+            bpk_pack_find_tensor(edits->base, committed->contents[i].name, &index) == 0)
+            r = show_tensor(edits, committed, index);
     }
     HASH_ITER(by_number, edits->files, file, next) {
-        if (r < 0 || !file->name || !file->aside || file->aside->folder != BPK_IN_METADATA)
+        if (r < 0 || !file->name || !file->aside || file->aside->folder != BPK_IN_METADATA ||
+            strlen(file->aside->name) >= sizeof(name))
             continue;
-        key = (struct bpk_str){file->aside->name, strlen(file->aside->name)};
-        if (bpk_names_find(edits->key_names, key, &index) < 0)
+        strcpy(name, file->aside->name); /* the file is aside no more once it is shown */
+        if (bpk_names_find(edits->key_names, (struct bpk_str){name, strlen(name)}, &index) < 0)
             continue;
         bpk_pack_metadata(edits->base, index, &key, &value);
         if (bpk_pack_find_metadata(old, key, &index) < 0)
-            r = show_name(edits, BPK_IN_METADATA, file->aside->name);
+            r = show_name(edits, BPK_IN_METADATA, name,
+                          left_since(edits, committed, BPK_IN_METADATA, name));
     }
     return r;
 }
@@ -351,6 +372,9 @@ int bpk_state_rebase(struct bpk_edits *edits, struct bpk_pack *pack,
     settle_maps(edits, committed);
     if (r == 0)
         r = show_names(edits, old, committed);
+    /* Keys that were removed since. */
+    if (r == 0 && edits->maps_changed > committed->frozen_at)
+        r = bpk_state_hide_keys(edits);
     bpk_pack_unref(old);
     return r;
 }
