@@ -35,6 +35,7 @@ struct bpk_json_cursor {
     size_t entry;
     size_t depth;
     bool in_string;
+    bool is_escaped; /* the next byte, in a string */
 };
 /* Whether there is a '-' in an entry, outside of strings. For -0, whose sign jansson drops. */
 bool bpk_json_has_minus(const struct bpk_json_source *source, struct bpk_json_cursor *cursor);

@@ -39,49 +39,42 @@ static void step(struct place *place, char c) {
     }
 }
 
+/* Takes the next byte of a text that is known to be good. False inside of strings. */
+static bool scan(struct bpk_json_cursor *cursor, char c) {
+    cursor->at++;
+    if (cursor->in_string) {
+        cursor->in_string = cursor->is_escaped || c != '"';
+        cursor->is_escaped = c == '\\' && !cursor->is_escaped;
+        return false;
+    }
+    cursor->in_string = c == '"';
+    if (c == '{' || c == '[')
+        cursor->depth++;
+    else if (c == '}' || c == ']')
+        cursor->depth--;
+    else if (c == ',' && cursor->depth == 1)
+        cursor->entry++;
+    return true;
+}
+
 /* Where the key of an entry begins. The text is known to be an object with that many entries. */
 static struct place find_entry(struct bpk_str text, size_t entry) {
     struct place place = {1, 0};
-    size_t depth = 0;
-    bool in_string = false;
-    for (size_t i = 0; i < text.len; i++) {
-        char c = text.bytes[i];
+    struct bpk_json_cursor cursor = {0};
+    while (cursor.at < text.len) {
+        char c = text.bytes[cursor.at];
         step(&place, c);
-        if (in_string && c == '\\' && i + 1 < text.len)
-            step(&place, text.bytes[++i]);
-        else if (c == '"' && depth == 1 && entry == 0 && !in_string)
+        if (scan(&cursor, c) && c == '"' && cursor.depth == 1 && cursor.entry == entry)
             break;
-        else if (c == '"')
-            in_string = !in_string;
-        else if (in_string)
-            continue;
-        else if (c == '{' || c == '[')
-            depth++;
-        else if (c == '}' || c == ']')
-            depth--;
-        else if (c == ',' && depth == 1)
-            entry--;
     }
     return place;
 }
 
 bool bpk_json_has_minus(const struct bpk_json_source *source, struct bpk_json_cursor *cursor) {
     bool found = false;
-    for (; cursor->at < source->text.len && cursor->entry <= source->entry; cursor->at++) {
+    while (cursor->at < source->text.len && cursor->entry <= source->entry) {
         char c = source->text.bytes[cursor->at];
-        if (cursor->in_string && c == '\\')
-            cursor->at++;
-        else if (c == '"')
-            cursor->in_string = !cursor->in_string;
-        else if (cursor->in_string)
-            continue;
-        else if (c == '{' || c == '[')
-            cursor->depth++;
-        else if (c == '}' || c == ']')
-            cursor->depth--;
-        else if (c == ',' && cursor->depth == 1)
-            cursor->entry++;
-        else if (c == '-' && cursor->entry == source->entry)
+        if (scan(cursor, c) && c == '-' && cursor->entry == source->entry)
             found = true;
     }
     return found;

@@ -326,22 +326,6 @@ START_TEST(numbers_read_back) {
     }
 }
 
-/* jq writes a float that is -0.0 as -0, which jansson reads as the integer 0. */
-START_TEST(the_sign_of_zero_stays) {
-    static const char text[] =
-        "{\"-\": {\"Float\": 0}, \"a,-{\": {\"Float\": -0}, \"b\": {\"Int\": -0},\n"
-        "\"c\\\"-\": {\"Float\": 0 }, \"d\": {\"Float\":-0}, \"e\": {\"Float\": -0.0},"
-        "\"f\": {\"Int\": -7}, \"g\": {\"Float\": 0}, \"h\": {\"Float\": -0 }}";
-    static const bool minus[] = {false, true, false, false, true, true, false, false, true};
-    struct bpk_scalar_map map;
-    ck_assert_int_eq(bpk_scalars_parse(str(text), &map, NULL), GOOD);
-    ck_assert_uint_eq(map.count, ROWS(minus));
-    for (size_t i = 0; i < map.count; i++)
-        if (map.scalars[i].kind == BPK_SCALAR_FLOAT)
-            ck_assert_uint_eq(map.scalars[i].bits, minus[i] ? UINT64_C(1) << 63 : 0);
-    bpk_scalar_map_clear(&map);
-}
-
 static struct bpk_dtype random_dtype(uint64_t *state) {
     struct bpk_dtype d = {.kind = (enum bpk_kind)(suite_random(state) % (BPK_QFLOAT + 1))};
     if (suite_random(state) % 2)
@@ -586,7 +570,6 @@ int main(void) {
     TCase *tc = suite_case(suite, "verdicts");
     tcase_add_loop_test(tc, verdicts_and_sentences, 0, ROWS(cases));
     tcase_add_test(tc, nul_bytes_are_bad);
-    tcase_add_test(tc, the_sign_of_zero_stays);
     tcase_add_test(tc, every_prefix_ends_early);
     tcase_add_test(tc, damaged_texts);
     tcase_add_test(tc, deep_texts);

@@ -3,6 +3,7 @@
 
 #include "packbuild.h"
 #include "suite.h"
+#include "view/json_read.h"
 
 static void expect(struct bpk_outbuf *out, const char *text) {
     bpk_out(out, "", 1);
@@ -88,11 +89,28 @@ START_TEST(scalars) {
     spec_clear(&spec);
 }
 
+/* jq writes a float that is -0.0 as -0, which jansson reads as the integer 0. */
+START_TEST(the_sign_of_zero_stays) {
+    static const char text[] =
+        "{\"-\": {\"Float\": 0}, \"a,-{\": {\"Float\": -0}, \"b\": {\"Int\": -0},\n"
+        "\"c\\\"-\": {\"Float\": 0 }, \"d\": {\"Float\":-0}, \"e\": {\"Float\": -0.0},"
+        "\"f\": {\"Int\": -7}, \"g\": {\"Float\": 0}, \"h\": {\"Float\": -0 }}";
+    static const bool minus[] = {false, true, false, false, true, true, false, false, true};
+    struct bpk_scalar_map map;
+    ck_assert_int_eq(bpk_scalars_parse(str(text), &map, NULL), BPK_TEXT_GOOD);
+    ck_assert_uint_eq(map.count, ROWS(minus));
+    for (size_t i = 0; i < map.count; i++)
+        if (map.scalars[i].kind == BPK_SCALAR_FLOAT)
+            ck_assert_uint_eq(map.scalars[i].bits, minus[i] ? UINT64_C(1) << 63 : 0);
+    bpk_scalar_map_clear(&map);
+}
+
 int main(void) {
     Suite *suite = suite_create("maps");
     TCase *tc = suite_case(suite, "all");
     tcase_add_test(tc, empty_maps);
     tcase_add_test(tc, metadata);
     tcase_add_test(tc, scalars);
+    tcase_add_test(tc, the_sign_of_zero_stays);
     return suite_run(suite);
 }
