@@ -64,7 +64,7 @@ bool bpk_judge_text(struct bpk_edits *edits, enum bpk_folder folder, const char 
     return true;
 }
 
-static bool is_unparsed(struct bpk_edits *edits, const struct bpk_file *file) {
+bool bpk_judge_is_unparsed(struct bpk_edits *edits, const struct bpk_file *file) {
     return file->name && file->unparsed && file->content &&
            (bpk_state_is_text(edits, file->folder, file->name) ||
             bpk_state_is_array(edits, file->folder, file->name));
@@ -74,7 +74,7 @@ bool bpk_judge_has_unparsed(struct bpk_edits *edits) {
     struct bpk_file *file;
     struct bpk_file *next;
     HASH_ITER(by_number, edits->files, file, next) {
-        if (is_unparsed(edits, file))
+        if (bpk_judge_is_unparsed(edits, file))
             return true;
     }
     return false;
@@ -84,7 +84,7 @@ int bpk_judge_parse_all(struct bpk_edits *edits) {
     struct bpk_file *file;
     struct bpk_file *next;
     HASH_ITER(by_number, edits->files, file, next) {
-        if (!is_unparsed(edits, file))
+        if (!bpk_judge_is_unparsed(edits, file))
             continue;
         int r = file->folder == BPK_IN_NPY
                     ? bpk_state_take_array(edits, file, true, NULL)

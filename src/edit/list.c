@@ -63,8 +63,8 @@ static const char removed_sentence[] =
     "was removed: 'bpk commit' empties it, any other commit puts it back";
 
 /* What was written and not looked at yet may be anything. */
-static bool is_unparsed(const struct bpk_entry *entry) {
-    return entry && entry->file && entry->file->content && entry->file->unparsed;
+static bool is_unparsed(struct bpk_edits *edits, const struct bpk_entry *entry) {
+    return entry && entry->file && bpk_judge_is_unparsed(edits, entry->file);
 }
 
 /* A key that a whole map was written without is removed all the same. */
@@ -107,7 +107,7 @@ static void list_text(struct bpk_edits *edits, const struct bpk_entry *entry, bp
             edit.problem = put_back_sentence;
         else if (folder == BPK_IN_ROOT && !entry->file)
             edit.problem = removed_sentence;
-        else if (!is_unparsed(entry) && bpk_same_text(edits, folder, name))
+        else if (!is_unparsed(edits, entry) && bpk_same_text(edits, folder, name))
             return;
     } else if (!entry->file) {
         return;
@@ -158,8 +158,8 @@ static void list_tensor(struct bpk_edits *edits, const char *stem, bpk_edit_fn *
     const struct bpk_entry *sidecar =
         bpk_state_entry(edits, BPK_IN_TENSORS, sidecar_path + strlen("tensors/"));
     bool is_same =
-        bpk_same_tensor(&judged, edits->base) && !judged.put_back && !is_unparsed(sidecar);
-    if ((!came_and_went || is_unparsed(sidecar)) && !is_same)
+        bpk_same_tensor(&judged, edits->base) && !judged.put_back && !is_unparsed(edits, sidecar);
+    if ((!came_and_went || is_unparsed(edits, sidecar)) && !is_same)
         report(context, &edit);
     bpk_desc_unref(judged.desc);
     if (judged.judgement == BPK_JUDGED_TENSOR && sidecar && is_aside(edits, sidecar))

@@ -407,6 +407,7 @@ bool bpk_judge_array(struct bpk_edits *edits, const struct bpk_entry *entry, cha
 int bpk_judge_touched(struct bpk_edits *edits, char ***ret_names, size_t *ret_count);
 int bpk_judge_compare_names(const void *a, const void *b); /* of char ** */
 /* Whether a text or an array was written and not yet looked at; looks at all those. */
+bool bpk_judge_is_unparsed(struct bpk_edits *edits, const struct bpk_file *file);
 bool bpk_judge_has_unparsed(struct bpk_edits *edits);
 int bpk_judge_parse_all(struct bpk_edits *edits);
 bool bpk_judge_length(struct bpk_edits *edits, const char *stem, const struct bpk_desc *desc,
