@@ -16,6 +16,11 @@ void bpk_cli_tell_busy(const char *path) {
                         "'bpk umount' that first");
 }
 
+bool bpk_cli_has_edits(const char *path) {
+    char real[PATH_MAX];
+    return realpath(path, real) && bpk_store_is_there(real);
+}
+
 void bpk_cli_tell_edits(const char *path) {
     bpk_cli_error(
         path, "edits are waiting beside it, of a mount or of a verb that was stopped; 'bpk recover "
@@ -42,8 +47,7 @@ bool bpk_cli_claim(const char *path, int *ret_fd) {
         bpk_cli_tell_busy(path);
         return false;
     }
-    char real[PATH_MAX];
-    if (realpath(path, real) && bpk_store_is_there(real)) {
+    if (bpk_cli_has_edits(path)) {
         bpk_cli_tell_edits(path);
         return false;
     }

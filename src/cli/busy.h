@@ -4,6 +4,9 @@
 
 #include <stdbool.h>
 
+/* Whether there is a folder of edits beside the pack. */
+bool bpk_cli_has_edits(const char *path);
+
 /* Takes the lock of a file that is to be replaced: *ret_fd, which the caller closes, -1 if there
  * is none. False, with a message, if it is no file, is mounted for writing or being written, or has
  * edits beside it. */

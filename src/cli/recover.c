@@ -1,15 +1,13 @@
 /* bpk recover: the edits that a mount left beside a pack, without mounting it again. */
+#include "cli/busy.h"
 #include "cli/change.h"
 #include "cli/interrupt.h"
 
 #include "edit/edits.h"
-#include "edit/store.h"
 #include "pack/text.h"
 
 #include <getopt.h>
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Nothing is mounted: no file needs a number. */
@@ -61,12 +59,6 @@ static int show(struct bpk_edits *edits, bool force) {
     return BPK_EXIT_OK;
 }
 
-/* Whether there is a folder of edits beside the pack. */
-static bool is_there(const char *path) {
-    char real[PATH_MAX];
-    return realpath(path, real) && bpk_store_is_there(real);
-}
-
 static int tell_dropped(void) {
     printf("the edits that were waiting are dropped\n");
     return BPK_EXIT_OK;
@@ -79,7 +71,7 @@ static int commit(struct bpk_edits *edits, const char *path, bool force) {
     if (!bpk_cli_commit(edits, path, force ? BPK_COMMIT_VALID : BPK_COMMIT_ALL, &result))
         return BPK_EXIT_FAILED;
     (void)bpk_edits_drop_scratch(edits); /* as an unmount does */
-    if (result.kept == 0 && result.left_out == 0 && !is_there(path))
+    if (result.kept == 0 && result.left_out == 0 && !bpk_cli_has_edits(path))
         return BPK_EXIT_OK;
     bpk_edits_list(edits, print_edit, &counts);
     return BPK_EXIT_EDITS_LEFT;
@@ -116,7 +108,7 @@ static int run(int argc, char **argv) {
     if (bpk_cli_open(argv[optind], &layout, &pack) < 0)
         return BPK_EXIT_FAILED;
     int status = BPK_EXIT_FAILED;
-    bool drops = how.discard && is_there(argv[optind]);
+    bool drops = how.discard && bpk_cli_has_edits(argv[optind]);
     if (bpk_edits_open(argv[optind], pack.pack, &how, &edits, &found, &diag) < 0) {
         bpk_cli_error(argv[optind], "%s", diag.sentence);
     } else {
